@@ -1,0 +1,129 @@
+"""Speculation and candidates: what is to be tried, in words that hold for every engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from spectune.domain.knobs import KnobValue, Settings
+
+
+class Method(StrEnum):
+    """How drafts are made. Engines support subsets and spell them in their own way."""
+
+    NONE = "none"
+    DRAFT = "draft"
+    MTP = "mtp"
+    EAGLE = "eagle"
+    EAGLE3 = "eagle3"
+    DFLASH = "dflash"
+    NGRAM = "ngram"
+    NGRAM_POOL = "ngram-pool"
+    SUFFIX = "suffix"
+
+    @property
+    def needs_draft_model(self) -> bool:
+        return self in {Method.DRAFT, Method.EAGLE, Method.EAGLE3, Method.DFLASH}
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """The engine-neutral part of a candidate.
+
+    Attributes:
+        method: how drafts are made.
+        depth: k, the most tokens drafted per verify step; 0 exactly when method is NONE.
+        topk: branches per drafted position; 1 is a chain.
+        draft_model: path or name of the draft model, where the method needs one.
+        settings: settings of the method in the engine's spelling ("spec-ngram-simple-size-n": 4).
+    """
+
+    method: Method = Method.NONE
+    depth: int = 0
+    topk: int = 1
+    draft_model: str | None = None
+    settings: Settings = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Short name for tables: "none", "draft k=3", "ngram k=8 size-n=4"."""
+        if self.method is Method.NONE:
+            return "none"
+        extra = "".join(f" {_short(name)}={value}" for name, value in sorted(self.settings.items()))
+        branches = f" topk={self.topk}" if self.topk != 1 else ""
+        return f"{self.method.value} k={self.depth}{branches}{extra}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A complete assignment of knobs. Candidates with the same settings are the same candidate, whatever the reason.
+
+    Attributes:
+        speculation: how to speculate.
+        knobs: every other setting that differs from the service's own command line, in the engine's spelling.
+    """
+
+    speculation: Speculation = field(default_factory=Speculation)
+    knobs: Settings = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits that depend on the settings alone."""
+        spec = self.speculation
+        body: dict[str, Any] = {
+            "method": spec.method.value,
+            "depth": spec.depth,
+            "topk": spec.topk,
+            "draft_model": spec.draft_model,
+            "settings": dict(spec.settings),
+            "knobs": dict(self.knobs),
+        }
+        return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def label(self) -> str:
+        """Short name for tables: the speculation, then the other knobs."""
+        knobs = "".join(f", {name}={_shown(value)}" for name, value in sorted(self.knobs.items()))
+        return self.speculation.label + knobs
+
+    def changes_from(self, other: Candidate) -> tuple[str, ...]:
+        """Names of what differs from another candidate, for tie-breaks and diffs."""
+        return settings_diff(_flat(self), _flat(other))
+
+    def simplicity(self) -> tuple[int, int]:
+        """Sort key, smaller is simpler: depth, then number of settings."""
+        spec = self.speculation
+        return (spec.depth, len(spec.settings) + len(self.knobs) + (spec.method is not Method.NONE))
+
+
+def _flat(candidate: Candidate) -> dict[str, KnobValue]:
+    spec = candidate.speculation
+    return {
+        "method": spec.method.value,
+        "depth": spec.depth,
+        "topk": spec.topk,
+        "draft-model": spec.draft_model or "",
+        **spec.settings,
+        **candidate.knobs,
+    }
+
+
+def _short(name: str) -> str:
+    """The part of a flag that tells settings of one method apart ("spec-ngram-simple-size-n" -> "size-n")."""
+    for prefix in ("spec-ngram-simple-", "spec-ngram-mod-", "spec-draft-", "speculative-ngram-", "speculative-"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
+
+
+def _shown(value: KnobValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def settings_diff(asked: Mapping[str, KnobValue], seen: Mapping[str, KnobValue]) -> tuple[str, ...]:
+    """Names whose value differs or is missing on either side, sorted."""
+    return tuple(sorted(name for name in asked.keys() | seen.keys() if asked.get(name) != seen.get(name)))

@@ -1,0 +1,135 @@
+"""Events: what the ledger holds, in order. The state of a campaign is nothing but their fold (see history)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spectune.domain.candidate import Candidate
+from spectune.domain.deployment import Deployment, Hardware, Service
+from spectune.domain.finding import Verification
+from spectune.domain.measurement import Measurement, RequestRecord
+from spectune.domain.spec import CampaignSpec
+from spectune.domain.trial import Purpose, TrialState
+from spectune.domain.verdict import Conclusion, Verdict
+from spectune.domain.workload import WorkloadInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where and with what a campaign runs.
+
+    Attributes:
+        spectune: version of this program.
+        engine_version: as the binary tells it.
+        files: role ("model", "draft model", "binary") -> sha256.
+        simulated: set when nothing here was measured on a real engine.
+    """
+
+    spectune: str
+    engine_version: str
+    hardware: Hardware
+    workload: WorkloadInfo
+    files: Mapping[str, str] = field(default_factory=dict)
+    simulated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignOpened:
+    """First event. `service` has every path and port resolved; `baseline` is the service as it is."""
+
+    at: float
+    spec: CampaignSpec
+    service: Service
+    baseline: Candidate
+    provenance: Provenance
+    kind: Literal["campaign-opened"] = "campaign-opened"
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignResumed:
+    """A later process took the campaign up again. `cleaned` names what it had to end or remove."""
+
+    at: float
+    spectune: str
+    cleaned: tuple[str, ...] = ()
+    kind: Literal["campaign-resumed"] = "campaign-resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStarted:
+    at: float
+    trial: int
+    attempt: int
+    candidate: Candidate
+    purpose: Purpose
+    reason: str
+    kind: Literal["trial-started"] = "trial-started"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    at: float
+    trial: int
+    deployment: Deployment
+    kind: Literal["deployed"] = "deployed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Findings of one stage; stages of a trial add up."""
+
+    at: float
+    trial: int
+    verification: Verification
+    kind: Literal["verified"] = "verified"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    at: float
+    trial: int
+    measurement: Measurement
+    records: tuple[RequestRecord, ...]
+    kind: Literal["measured"] = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnded:
+    """`log` is the end of the server's log where the trial failed, "" otherwise."""
+
+    at: float
+    trial: int
+    state: TrialState
+    reason: str
+    log: str = ""
+    kind: Literal["trial-ended"] = "trial-ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    at: float
+    trial: int
+    verdict: Verdict
+    kind: Literal["decided"] = "decided"
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignEnded:
+    at: float
+    conclusion: Conclusion
+    kind: Literal["campaign-ended"] = "campaign-ended"
+
+
+Event = (
+    CampaignOpened
+    | CampaignResumed
+    | TrialStarted
+    | Deployed
+    | Verified
+    | Measured
+    | TrialEnded
+    | Decided
+    | CampaignEnded
+)
