@@ -8,7 +8,7 @@ from typing import Literal
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Deployment, Hardware, Service
-from spectune.domain.finding import Verification
+from spectune.domain.finding import Answer, Verification
 from spectune.domain.measurement import Measurement, RequestRecord
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, TrialState
@@ -78,11 +78,12 @@ class Deployed:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Findings of one stage; stages of a trial add up."""
+    """Findings of one stage, and the greedy answers they rest on; the stages of a trial add up."""
 
     at: float
     trial: int
     verification: Verification
+    answers: tuple[Answer, ...] = ()
     kind: Literal["verified"] = "verified"
 
 

@@ -130,7 +130,8 @@ def _advance(trial: Trial, event: Deployed | Verified | Measured | TrialEnded | 
         case Deployed():
             return replace(trial, deployment=event.deployment)
         case Verified():
-            return replace(trial, verification=trial.verification + event.verification)
+            verification = trial.verification + event.verification
+            return replace(trial, verification=verification, answers=trial.answers + event.answers)
         case Measured():
             cell = MeasuredCell(event.measurement, event.records)
             return replace(trial, cells={**trial.cells, event.measurement.cell.key: cell})

@@ -11,11 +11,11 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Counters, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure
 from spectune.domain.events import CampaignOpened, Event
-from spectune.domain.finding import Answer
+from spectune.domain.finding import Answer, Verification
 from spectune.domain.history import History
 from spectune.domain.knobs import Knob
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import MeasuredCell, Purpose, Trial
+from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion, Verdict
 from spectune.domain.workload import Cell, Prompt, WorkloadInfo
 
@@ -109,6 +109,30 @@ class Deployer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a deployment is checked against.
+
+    Attributes:
+        candidate, baseline: what should run, and the service as it is.
+        launch: the command line that was used.
+        cells: what will be measured on it.
+        started_after: the process must be younger than this, seconds since the epoch.
+        tokens_per_request: most tokens of one request of the workload, prompt and answer, as far as is known.
+        baseline_answers: the baseline's greedy answers, one run a tuple; two runs tell how much it differs from itself.
+        baseline_warnings: engine warnings that the baseline shows too.
+    """
+
+    candidate: Candidate
+    baseline: Candidate
+    launch: Launch
+    cells: tuple[Cell, ...]
+    started_after: float
+    tokens_per_request: int | None = None
+    baseline_answers: tuple[tuple[Answer, ...], ...] = ()
+    baseline_warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A server to measure.
 
@@ -172,6 +196,22 @@ class Proposal:
     candidate: Candidate
     purpose: Purpose
     reason: str
+
+
+class Verifier(Protocol):
+    """Proves what runs. Depends on its arguments alone."""
+
+    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
+        """Findings about a fresh deployment, from read-back settings and greedy answers."""
+        ...
+
+    def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
+        """Findings that need the measurements: drafts really happened, the server survived."""
+        ...
+
+    def state(self, verification: Verification) -> tuple[TrialState, str]:
+        """How the trial ends, and why: INVALID by the first blocking violation, UNKNOWN by what could not be told."""
+        ...
 
 
 class Strategy(Protocol):

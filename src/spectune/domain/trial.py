@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Deployment
-from spectune.domain.finding import Verification
+from spectune.domain.finding import Answer, Verification
 from spectune.domain.measurement import Measurement, RequestRecord
 from spectune.domain.verdict import Verdict
 
@@ -48,6 +48,7 @@ class Trial:
     attempt: 1, unless earlier attempts were cut off.
     purpose, reason: why it was proposed.
     state, state_reason: how it ended; for INVALID the reason is a short key with words after a colon.
+    answers: greedy answers to the probe prompts, for comparison with the baseline's.
     cells: cell key -> what was measured.
     started_at, ended_at: seconds since the epoch.
     """
@@ -62,6 +63,7 @@ class Trial:
     state_reason: str = ""
     deployment: Deployment | None = None
     verification: Verification = field(default_factory=Verification)
+    answers: tuple[Answer, ...] = ()
     cells: Mapping[str, MeasuredCell] = field(default_factory=dict)
     verdict: Verdict | None = None
     ended_at: float | None = None

@@ -1,0 +1,5 @@
+"""Strategies: what to try next."""
+
+from spectune.search.staged import Staged
+
+__all__ = ["Staged"]

@@ -1,0 +1,160 @@
+"""The staged search: baseline twice, each speculation method one step deeper while it pays, other settings one at a
+time on the best so far, then the winner against the baseline, interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spectune.domain.candidate import Candidate, Method, Speculation
+from spectune.domain.history import History
+from spectune.domain.ports import Proposal
+from spectune.domain.spec import CampaignSpec, SpeculationSpace
+from spectune.domain.trial import Purpose, Trial, TrialState
+from spectune.domain.verdict import Decision
+
+BASELINES = 2
+"""Baseline against itself comes first: without the noise floor nothing can be called faster."""
+
+ALWAYS_TRIED = 2
+"""Depths of a method that are tried whatever the first one gave: a first one that loses may hide one that wins."""
+
+ANCHOR_EVERY = 3
+"""Explorations between two measurements of the incumbent; machines drift within minutes."""
+
+
+class Staged:
+    """See the module. Depends on spec and history alone, so that a resumed campaign goes on as it would have."""
+
+    def propose(self, spec: CampaignSpec, history: History) -> Proposal | None:
+        baselines = [trial for trial in history.finished if trial.purpose is Purpose.BASELINE]
+        if any(not trial.valid for trial in baselines):
+            return None
+        if len(baselines) < BASELINES:
+            reason = (
+                "the service as it is" if not baselines else "the service again: how much does it differ from itself?"
+            )
+            return Proposal(history.baseline, Purpose.BASELINE, reason)
+        if not _confirming(history) and _affordable(spec, history):
+            explore = next(_explorations(spec, history), None)
+            if explore is not None:
+                return _anchor(history) or explore
+        return _confirmation(spec, history)
+
+
+def _confirming(history: History) -> bool:
+    return any(trial.purpose is Purpose.CONFIRM for trial in history.finished)
+
+
+def _affordable(spec: CampaignSpec, history: History) -> bool:
+    """Whether one more exploration leaves enough of the budget for the confirmation."""
+    launches = 2 * spec.budget.confirm_pairs
+    trials = history.finished
+    per_trial = history.spent_s / len(trials)
+    return (
+        len(trials) + 1 + launches <= spec.budget.trials
+        and history.spent_s + per_trial * (1 + launches) <= spec.budget.minutes * 60
+    )
+
+
+def _explorations(spec: CampaignSpec, history: History) -> Iterator[Proposal]:
+    tried = {trial.candidate.id: trial for trial in history.finished}
+    for space in spec.search.speculation:
+        yield from _deeper(space, history, tried)
+    best = history.incumbent
+    for name, values in spec.search.knobs.items():
+        for value in values:
+            candidate = replace(best, knobs={**best.knobs, name: value})
+            unchanged = history.opened.service.args.get(name) == value and name not in best.knobs
+            if not unchanged and candidate.id not in tried and not _tried_knob(history, name, value):
+                yield Proposal(candidate, Purpose.EXPLORE, f"{name}={value} on the best so far")
+
+
+def _deeper(space: SpeculationSpace, history: History, tried: dict[str, Trial]) -> Iterator[Proposal]:
+    """The next depth of one method, unless it has stopped paying."""
+    unpaid = 0
+    for index, depth in enumerate(sorted(space.depths)):
+        candidate = at_depth(history.baseline, space, depth)
+        trial = tried.get(candidate.id)
+        if trial is None:
+            gone = "first depth" if index == 0 else "one step deeper"
+            yield Proposal(candidate, Purpose.EXPLORE, f"{space.method.value}: {gone}, k={depth}")
+            return
+        if trial.state in {TrialState.INVALID, TrialState.PRUNED}:
+            return
+        unpaid = 0 if _pays(trial) else unpaid + 1
+        if unpaid and index + 1 >= ALWAYS_TRIED:
+            return
+
+
+def at_depth(baseline: Candidate, space: SpeculationSpace, depth: int) -> Candidate:
+    """The baseline with one method at one depth in place of its own speculation."""
+    if space.method is Method.NONE:
+        return replace(baseline, speculation=Speculation())
+    speculation = Speculation(space.method, depth, draft_model=space.draft_model, settings=dict(space.settings))
+    return replace(baseline, speculation=speculation)
+
+
+def _pays(trial: Trial) -> bool:
+    """Whether a trial gained something: overall, or provably in some slice, where a deeper step may gain more."""
+    verdict = trial.verdict
+    if verdict is None:
+        return False
+    return verdict.decision is Decision.KEEP or any(effect.ratio.low > 1 for effect in verdict.effects)
+
+
+def _tried_knob(history: History, name: str, value: object) -> bool:
+    """Whether a setting was already tried on an earlier incumbent; it is not tried again on each new one."""
+    return any(
+        trial.candidate.knobs.get(name) == value and trial.candidate.id != history.incumbent.id
+        for trial in history.finished
+        if trial.purpose is Purpose.EXPLORE
+    )
+
+
+def _anchor(history: History) -> Proposal | None:
+    """The incumbent again, when it was last measured some explorations ago."""
+    incumbent = history.incumbent
+    since = 0
+    for trial in reversed(history.finished):
+        if trial.candidate.id == incumbent.id and trial.valid:
+            break
+        since += 1
+    if since < ANCHOR_EVERY:
+        return None
+    return Proposal(incumbent, Purpose.ANCHOR, f"the best so far again, {since} trials later: has the machine drifted?")
+
+
+def finalist(spec: CampaignSpec, history: History) -> Candidate | None:
+    """Who is to be confirmed: the incumbent, else whoever looked better than the minimum gain without proof."""
+    if history.incumbent.id != history.baseline.id:
+        return history.incumbent
+    hopeful = [
+        trial
+        for trial in history.finished
+        if trial.valid
+        and trial.purpose is Purpose.EXPLORE
+        and trial.verdict is not None
+        and trial.verdict.decision is Decision.INCONCLUSIVE
+        and trial.verdict.overall is not None
+        and trial.verdict.overall.value >= 1 + spec.objective.min_gain
+    ]
+    best = max(hopeful, key=lambda t: t.verdict.overall.value if t.verdict and t.verdict.overall else 0.0, default=None)
+    return best.candidate if best else None
+
+
+def _confirmation(spec: CampaignSpec, history: History) -> Proposal | None:
+    """The next arm of A B B A A B B A ..., so that a steady drift cancels out."""
+    winner = finalist(spec, history)
+    if winner is None:
+        return None
+    done = [trial for trial in history.finished if trial.purpose is Purpose.CONFIRM]
+    if len(done) >= 2 * spec.budget.confirm_pairs or any(not trial.valid for trial in done):
+        return None
+    if len(history.finished) >= spec.budget.trials:
+        return None
+    baseline_turn = len(done) % 4 in {0, 3}
+    pair = len(done) // 2 + 1
+    arm = "baseline" if baseline_turn else "winner"
+    reason = f"confirming, pair {pair} of {spec.budget.confirm_pairs}: {arm}"
+    return Proposal(history.baseline if baseline_turn else winner, Purpose.CONFIRM, reason)
