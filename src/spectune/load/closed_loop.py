@@ -1,0 +1,173 @@
+"""A closed loop: exactly N requests in flight, with a steady window that favours nobody.
+
+Users first send one request each that does not count, cut to different lengths so that they fall out of step. The
+window opens when half of those are over. Every request sent from then on counts, until it is precise enough or time is
+up. Those that count are all waited for, however long they take, and meanwhile uncounted ones keep the load up; these
+are cancelled once the last counted one is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from time import perf_counter_ns
+
+from spectune.domain.measurement import Outcome, Phase
+from spectune.domain.ports import Limits
+from spectune.domain.workload import Prompt
+from spectune.load import summary
+from spectune.load.record import Recorded, make_record
+from spectune.load.wire import RawExchange
+
+Send = Callable[[Prompt, int], Awaitable[RawExchange]]
+"""Sends a prompt with a cap on its answer, and returns what came back."""
+
+_LOST = frozenset({Outcome.CONNECT_FAILED, Outcome.RESET})
+_GIVE_UP_AFTER = 5
+_PAUSE_AFTER_REFUSAL_S = 0.1
+
+
+class ClosedLoop:
+    """One cell's load.
+
+    Args:
+        users: N.
+        limits: when to stop.
+        send: how to send.
+        cancel: ends what is in flight.
+        progress: hears of each finished request that counts.
+
+    Attributes:
+        recorded: all requests, in the order in which they ended.
+        window: when requests counted.
+        stopped: why it ended, in words.
+        lost: the server stopped answering.
+    """
+
+    def __init__(
+        self,
+        users: int,
+        limits: Limits,
+        prompts: Iterator[Prompt],
+        send: Send,
+        cancel: Callable[[], object],
+        progress: Callable[[list[Recorded]], None],
+    ) -> None:
+        self._users = users
+        self._limits = limits
+        self._prompts = prompts
+        self._send = send
+        self._cancel = cancel
+        self._progress = progress
+        self._opened_ns: int | None = None
+        self._closed_ns: int | None = None
+        self._ramps_over = 0
+        self._counted_in_flight = 0
+        self._refused_in_a_row = 0
+        self._over = False
+        self.recorded: list[Recorded] = []
+        self.stopped = ""
+        self.lost = False
+
+    @property
+    def window(self) -> summary.Window:
+        now = perf_counter_ns()
+        return summary.Window(self._opened_ns or now, self._closed_ns or now)
+
+    async def run(self) -> None:
+        """Returns when every counted request is over and the others are cancelled."""
+        if self._users == 1:
+            self._open()
+        users = [asyncio.create_task(self._user(index)) for index in range(self._users)]
+        try:
+            await self._finished(users)
+            self._over = True
+            self._cancel()
+            await asyncio.gather(*users)
+        finally:
+            for user in users:
+                user.cancel()
+
+    async def _finished(self, users: list[asyncio.Task[None]]) -> None:
+        """Waits until the window has closed and nothing that counts is in flight, or all users have gone."""
+        pending = set(users)
+        while pending and not self.lost and not (self._closed_ns and not self._counted_in_flight):
+            done, pending = await asyncio.wait(pending, timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
+            for user in done:
+                user.result()
+
+    async def _user(self, index: int) -> None:
+        """One user: a short request to fall out of step, then one after the other until there are no prompts."""
+        if self._users > 1:
+            prompt = self._next()
+            if prompt is None:
+                return
+            share = (index + 1) / self._users
+            await self._one(prompt, Phase.WARMUP, max(2, round(prompt.max_tokens * share)))
+            self._ramps_over += 1
+            if 2 * self._ramps_over >= self._users:
+                self._open()
+        while not self._over and not self.lost:
+            phase = self._phase()
+            if phase is Phase.DRAIN and not self._counted_in_flight:
+                return
+            prompt = self._next()
+            if prompt is None:
+                return
+            await self._one(prompt, phase, prompt.max_tokens)
+
+    async def _one(self, prompt: Prompt, phase: Phase, max_tokens: int) -> None:
+        due = perf_counter_ns()
+        counts = phase is Phase.STEADY
+        self._counted_in_flight += counts
+        try:
+            exchange = await self._send(prompt, max_tokens)
+        finally:
+            self._counted_in_flight -= counts
+        done = make_record(prompt, phase, due, exchange)
+        self.recorded.append(done)
+        if counts:
+            self._consider_closing()
+        await self._mind_refusals(done.record.outcome)
+
+    def _open(self) -> None:
+        self._opened_ns = self._opened_ns or perf_counter_ns()
+
+    def _phase(self) -> Phase:
+        if self._opened_ns is None:
+            return Phase.WARMUP
+        if self._closed_ns is None and perf_counter_ns() - self._opened_ns >= self._limits.seconds * 1e9:
+            self._close("time is up")
+        return Phase.STEADY if self._closed_ns is None else Phase.DRAIN
+
+    def _consider_closing(self) -> None:
+        kept = summary.steady(self.recorded)
+        self._progress(kept)
+        if self._closed_ns is not None or len(kept) < self._limits.min_requests:
+            return
+        speed = summary.per_user_speed(r.record for r in kept)
+        if speed is not None and speed.half_width <= self._limits.precision:
+            self._close("precise enough")
+
+    def _close(self, why: str) -> None:
+        if self._closed_ns is None:
+            self._closed_ns = perf_counter_ns()
+            self.stopped = why
+
+    def _next(self) -> Prompt | None:
+        prompt = next(self._prompts, None)
+        if prompt is None:
+            self._open()
+            self._close("prompts ran out")
+        return prompt
+
+    async def _mind_refusals(self, outcome: Outcome) -> None:
+        """Several broken connections in a row mean that the server is gone; hammering it would tell nothing more."""
+        if outcome not in _LOST:
+            self._refused_in_a_row = 0
+            return
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row >= max(_GIVE_UP_AFTER, self._users + 1):
+            self.lost = True
+            self._close("the server is gone")
+        await asyncio.sleep(_PAUSE_AFTER_REFUSAL_S)

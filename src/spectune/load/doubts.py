@@ -1,0 +1,260 @@
+"""Self-checks of a measurement: each a pure function that returns a doubt with its advice, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from spectune.domain.deployment import Counters
+from spectune.domain.estimate import Estimate
+from spectune.domain.measurement import Doubt, Outcome
+from spectune.domain.metrics import MetricName
+from spectune.domain.workload import Cell, LevelKind
+from spectune.load import summary
+from spectune.load.record import Recorded
+
+_IN_FLIGHT_SHARE = 0.9
+_FAILED_SHARE = 0.01
+_CACHED_SHARE = 0.5
+_SAME_ANSWERS = 0.2
+_LOOPING_ANSWERS = 0.2
+_LOOP_COMPRESSION = 0.15
+_LAG_S = 0.020
+_LAG_SHARE = 0.01
+_CLIENT_CPU = 0.7
+_COUNTER_GAP = 0.01
+_DRIFT = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the self-checks look at.
+
+    Attributes:
+        kept: steady, served requests.
+        everything: all requests, warm-up and drain included.
+        lag_s: mean and largest lateness of the client's event loop, seconds.
+        client_cpu: share of one core that the client used in the window.
+        cores: usable cores of this machine.
+        load_average: 1-minute load average at the start.
+    """
+
+    cell: Cell
+    kept: Sequence[Recorded]
+    everything: Sequence[Recorded]
+    metrics: dict[MetricName, Estimate]
+    in_flight: float
+    min_requests: int
+    before: Counters | None
+    after: Counters | None
+    lag_s: tuple[float, float]
+    client_cpu: float
+    cores: int
+    load_average: float
+
+
+def doubts(facts: Facts) -> tuple[Doubt, ...]:
+    """All reasons not to trust a measurement."""
+    return tuple(doubt for check in CHECKS if (doubt := check(facts)) is not None)
+
+
+def nothing_steady(facts: Facts) -> Doubt | None:
+    if facts.kept:
+        return None
+    outcomes = Counter(r.record.outcome.value for r in facts.everything)
+    detail = next((r.record.detail for r in facts.everything if r.record.detail), "")
+    seen = ", ".join(f"{count} {name}" for name, count in outcomes.items()) or "no request at all"
+    return Doubt(
+        "nothing-measured",
+        f"no request of the steady window was served: {seen}" + (f" ({detail})" if detail else ""),
+        "Look at the server's log, and at the message of the failed requests.",
+        fatal=True,
+    )
+
+
+def unknown_tokens(facts: Facts) -> Doubt | None:
+    unknown = sum(r.record.output_tokens is None for r in facts.kept)
+    if not unknown:
+        return None
+    return Doubt(
+        "tokens-unknown",
+        f"{unknown} of {len(facts.kept)} answers came without usage; chunks are not tokens and were not counted",
+        "Let the server send usage (stream_options.include_usage), or token ids.",
+        fatal=True,
+    )
+
+
+def failures(facts: Facts) -> Doubt | None:
+    ours = {Outcome.OK, Outcome.CANCELLED}
+    failed = [r.record for r in facts.everything if r.record.outcome not in ours]
+    if not facts.kept or len(failed) <= _FAILED_SHARE * len(facts.everything):
+        return None
+    kinds = ", ".join(f"{count} {name}" for name, count in Counter(r.outcome.value for r in failed).items())
+    return Doubt(
+        "failed-requests",
+        f"{len(failed)} of {len(facts.everything)} requests failed: {kinds} ({failed[0].detail})",
+        "A server that drops requests can look fast. Find the cause before comparing.",
+    )
+
+
+def few_requests(facts: Facts) -> Doubt | None:
+    if not facts.kept or len(facts.kept) >= facts.min_requests:
+        return None
+    return Doubt(
+        "few-requests",
+        f"only {len(facts.kept)} requests fell into the steady window",
+        "Give the cell more seconds (budget.cell_seconds), or ask for shorter answers.",
+    )
+
+
+def not_in_flight(facts: Facts) -> Doubt | None:
+    if facts.cell.level.kind is not LevelKind.CONCURRENCY or not facts.kept:
+        return None
+    asked = facts.cell.level.users
+    if facts.in_flight >= _IN_FLIGHT_SHARE * asked:
+        return None
+    return Doubt(
+        "load-not-reached",
+        f"{facts.in_flight:.1f} requests were in flight on average, {asked} were asked for",
+        "Prompts ran out, or the client is too slow: see the other doubts.",
+    )
+
+
+def late_client(facts: Facts) -> Doubt | None:
+    """Lateness of the client's loop is added to whatever it stamps; a TTFT of seconds bears more of it."""
+    ttft = facts.metrics.get(MetricName.TTFT)
+    mean, worst = facts.lag_s
+    if ttft is None or (mean <= _LAG_SHARE * ttft.value and worst <= max(_LAG_S, 10 * _LAG_SHARE * ttft.value)):
+        return None
+    return Doubt(
+        "client-late",
+        f"the client itself was late by {1000 * mean:.1f} ms on average and {1000 * worst:.0f} ms at worst",
+        "Measure from another machine, or keep a core free for the client.",
+    )
+
+
+def busy_client(facts: Facts) -> Doubt | None:
+    if facts.client_cpu <= _CLIENT_CPU:
+        return None
+    return Doubt(
+        "client-busy",
+        f"the client used {100 * facts.client_cpu:.0f} % of a core",
+        "It may measure itself. Lower the load, or measure from another machine.",
+    )
+
+
+def busy_host(facts: Facts) -> Doubt | None:
+    if facts.load_average <= facts.cores:
+        return None
+    return Doubt(
+        "busy-host",
+        f"load average {facts.load_average:.1f} on {facts.cores} cores when the cell began",
+        "Other programs compete with the server; stop them, or trust only interleaved comparisons.",
+    )
+
+
+def cached_prompts(facts: Facts) -> Doubt | None:
+    told = [r.record for r in facts.kept if r.record.prompt_tokens and r.record.cached_tokens is not None]
+    total = sum(r.prompt_tokens or 0 for r in told)
+    cached = sum(r.cached_tokens or 0 for r in told)
+    if not total or cached <= _CACHED_SHARE * total:
+        return None
+    return Doubt(
+        "prefix-cache-hit",
+        f"{100 * cached / total:.0f} % of prompt tokens came from the server's prefix cache; prompts were meant unseen",
+        "Restart the server, or put a nonce in front of the prompts; TTFT and speed are flattered.",
+    )
+
+
+def same_answers(facts: Facts) -> Doubt | None:
+    hashes = [r.record.output_sha256 for r in facts.kept if r.record.output_sha256]
+    if len(hashes) < 5:
+        return None
+    repeated = len(hashes) - len(set(hashes))
+    if repeated <= _SAME_ANSWERS * len(hashes):
+        return None
+    return Doubt(
+        "same-answers",
+        f"{repeated} of {len(hashes)} answers repeat another one word for word, though the prompts differ",
+        "Read some answers: the model may ignore the prompt, or the server may answer from a cache.",
+    )
+
+
+def loops(facts: Facts) -> Doubt | None:
+    ratios = [r.record.output_compression for r in facts.kept if r.record.output_compression is not None]
+    looping = sum(ratio < _LOOP_COMPRESSION for ratio in ratios)
+    if len(ratios) < 5 or looping <= _LOOPING_ANSWERS * len(ratios):
+        return None
+    return Doubt(
+        "looping-answers",
+        f"{looping} of {len(ratios)} longer answers are repetitions of themselves",
+        "Loops are easy to draft and flatter speculation. Use the model's own sampling, and let answers end.",
+    )
+
+
+def forced_length(facts: Facts) -> Doubt | None:
+    if not facts.cell.sampling.ignore_eos:
+        return None
+    return Doubt(
+        "forced-length",
+        "answers were forced to full length (ignore_eos)",
+        "Text after the natural end repeats itself and flatters speculation; do not promote on this alone.",
+    )
+
+
+def counter_mismatch(facts: Facts) -> Doubt | None:
+    """Compares the client's tokens with the server's own. Cancelled fillers may count on the server, or may not."""
+    if facts.before is None or facts.after is None:
+        return None
+    if facts.before.output_tokens is None or facts.after.output_tokens is None:
+        return None
+    server = facts.after.output_tokens - facts.before.output_tokens
+    ours = sum(r.record.output_tokens or 0 for r in facts.everything)
+    open_ended = sum(r.record.chunks for r in facts.everything if r.record.output_tokens is None)
+    slack = _COUNTER_GAP * max(server, 1) + 2 * sum(r.record.output_tokens is None for r in facts.everything)
+    if ours - slack <= server <= ours + 8 * open_ended + slack:
+        return None
+    return Doubt(
+        "tokens-differ-from-server",
+        f"the client counted {ours} output tokens, the server {server}",
+        "Somebody else uses the server, or usage is wrong; neither may be measured through.",
+    )
+
+
+def drifting(facts: Facts) -> Doubt | None:
+    """First third of the window against its last, where the difference is beyond their own spread."""
+    records = [r.record for r in facts.kept if r.record.speed_tok_s]
+    third = len(records) // 3
+    if third < 4:
+        return None
+    first, last = summary.per_user_speed(records[:third]), summary.per_user_speed(records[-third:])
+    if first is None or last is None or not first.value:
+        return None
+    change = last.value / first.value - 1
+    apart = last.low > first.high or last.high < first.low
+    if not apart or abs(change) <= _DRIFT:
+        return None
+    return Doubt(
+        "drift",
+        f"per-user speed changed by {100 * change:+.0f} % from the first third of the window to the last",
+        "Warm-up was not over, or the machine changed (heat, neighbours). Measure longer.",
+    )
+
+
+CHECKS: tuple[Callable[[Facts], Doubt | None], ...] = (
+    nothing_steady,
+    unknown_tokens,
+    failures,
+    few_requests,
+    not_in_flight,
+    late_client,
+    busy_client,
+    busy_host,
+    cached_prompts,
+    same_answers,
+    loops,
+    forced_length,
+    counter_mismatch,
+    drifting,
+)

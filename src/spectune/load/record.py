@@ -1,0 +1,111 @@
+"""From a raw exchange to a request record: how it ended, and tokens from where they can be trusted."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from spectune.domain.measurement import Outcome, Phase, RequestRecord, TokenSource
+from spectune.domain.workload import Prompt
+from spectune.load import wire
+from spectune.load.stream import ParsedStream, parse_stream
+
+_ENOUGH_TO_COMPRESS = 200
+_DETAIL = 300
+
+_OUTCOMES = {
+    wire.Outcome.HTTP_ERROR: Outcome.HTTP_ERROR,
+    wire.Outcome.PROTOCOL_ERROR: Outcome.STREAM_ERROR,
+    wire.Outcome.CONNECT_FAILED: Outcome.CONNECT_FAILED,
+    wire.Outcome.RESET: Outcome.RESET,
+    wire.Outcome.TRUNCATED: Outcome.TRUNCATED,
+    wire.Outcome.TIMED_OUT_CONNECT: Outcome.TIMEOUT_CONNECT,
+    wire.Outcome.TIMED_OUT_FIRST: Outcome.TIMEOUT_FIRST,
+    wire.Outcome.TIMED_OUT_IDLE: Outcome.TIMEOUT_IDLE,
+    wire.Outcome.CANCELLED: Outcome.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A record with what only the summary needs: the stamps of its chunks (ns), and the answer."""
+
+    record: RequestRecord
+    stamps: NDArray[np.int64]
+    text: str
+
+
+def make_record(prompt: Prompt, phase: Phase, due_ns: int, exchange: wire.RawExchange) -> Recorded:
+    """Classifies one request. A stream is OK only if it says why it ended; everything else has its own name."""
+    parsed = parse_stream(exchange.pieces)
+    outcome, detail = _outcome(exchange, parsed)
+    tokens, source = _tokens(parsed)
+    answer = parsed.reasoning + parsed.text + parsed.tool_calls
+    record = RequestRecord(
+        prompt_id=prompt.id,
+        domain=prompt.domain,
+        outcome=outcome,
+        phase=phase,
+        due_ns=due_ns,
+        sent_ns=exchange.sent_ns,
+        first_ns=parsed.first_token_ns,
+        last_ns=parsed.last_token_ns,
+        end_ns=exchange.end_ns,
+        output_tokens=tokens,
+        token_source=source,
+        prompt_tokens=parsed.usage_prompt_tokens,
+        cached_tokens=parsed.cached_prompt_tokens,
+        chunks=len(parsed.chunk_stamps_ns),
+        finish_reason=parsed.finish_reason,
+        drafted=parsed.drafted,
+        accepted=parsed.accepted,
+        output_sha256=hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else "",
+        output_compression=_compression(answer),
+        detail=detail[:_DETAIL],
+    )
+    return Recorded(record, np.array(parsed.chunk_stamps_ns, dtype=np.int64), answer)
+
+
+def _outcome(exchange: wire.RawExchange, parsed: ParsedStream) -> tuple[Outcome, str]:
+    if exchange.outcome is wire.Outcome.HTTP_ERROR:
+        return Outcome.HTTP_ERROR, _http_detail(exchange)
+    if exchange.outcome is not wire.Outcome.COMPLETE:
+        return _OUTCOMES[exchange.outcome], exchange.detail
+    if parsed.error is not None:
+        return Outcome.STREAM_ERROR, parsed.error
+    if parsed.malformed:
+        return Outcome.STREAM_ERROR, f"{parsed.malformed} events of the stream are not JSON objects"
+    if parsed.finish_reason is None:
+        return Outcome.TRUNCATED, "the stream ended without a finish_reason"
+    if parsed.first_token_ns is None:
+        return Outcome.EMPTY, "an answer without output"
+    return Outcome.OK, ""
+
+
+def _http_detail(exchange: wire.RawExchange) -> str:
+    """The server's own message, where its error body has one."""
+    body = b"".join(data for _, data in exchange.pieces)
+    try:
+        error = orjson.loads(body)["error"]
+        message = error["message"] if isinstance(error, dict) else error
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        message = body[:_DETAIL].decode(errors="replace")
+    return f"{exchange.detail}: {message}" if message else exchange.detail
+
+
+def _tokens(parsed: ParsedStream) -> tuple[int | None, TokenSource]:
+    if parsed.usage_output_tokens is not None:
+        return parsed.usage_output_tokens, TokenSource.USAGE
+    if parsed.token_ids is not None:
+        return parsed.token_ids, TokenSource.TOKEN_IDS
+    return None, TokenSource.UNKNOWN
+
+
+def _compression(answer: str) -> float | None:
+    data = answer.encode()
+    return len(zlib.compress(data)) / len(data) if len(data) >= _ENOUGH_TO_COMPRESS else None

@@ -1,0 +1,103 @@
+"""From records to a measurement: the metrics of domain.metrics, each by its formula, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from spectune.domain.estimate import Estimate
+from spectune.domain.measurement import Outcome, Phase, RequestRecord
+from spectune.domain.metrics import MetricName
+from spectune.load import intervals
+from spectune.load.record import Recorded
+
+T = TypeVar("T")
+
+_BLOCKS = (4, 20)
+_BLOCK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steady window, nanoseconds of the monotonic clock."""
+
+    opened_ns: int
+    closed_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return max(0, self.closed_ns - self.opened_ns) / 1e9
+
+
+def steady(recorded: Iterable[Recorded]) -> list[Recorded]:
+    """Served requests that count, in the order in which they were sent."""
+    kept = [r for r in recorded if r.record.phase is Phase.STEADY and r.record.outcome is Outcome.OK]
+    return sorted(kept, key=lambda r: r.record.sent_ns)
+
+
+def per_user_speed(records: Iterable[RequestRecord]) -> Estimate | None:
+    """sum(output tokens - 1) / sum(decode time), with a ratio estimator's interval over requests."""
+    timed = [(r.output_tokens - 1, seconds) for r in records if r.output_tokens and (seconds := r.decode_s)]
+    return intervals.ratio([tokens for tokens, _ in timed], [seconds for _, seconds in timed])
+
+
+def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
+    """Metrics that have a meaning for any set of requests."""
+    records = [r.record for r in kept]
+    estimates = {
+        MetricName.TTFT: intervals.mean([r.ttft_s for r in records if r.ttft_s is not None]),
+        MetricName.TPOT: intervals.mean([1 / r.speed_tok_s for r in records if r.speed_tok_s]),
+        MetricName.LATENCY: intervals.mean([(r.last_ns - r.sent_ns) / 1e9 for r in records if r.last_ns is not None]),
+        MetricName.PER_USER_SPEED: per_user_speed(records),
+        MetricName.CHUNK_GAP: intervals.mean(
+            [float(np.median(np.diff(r.stamps))) / 1e9 for r in kept if r.stamps.size > 1]
+        ),
+    }
+    return {name: estimate for name, estimate in estimates.items() if estimate is not None}
+
+
+def window_metrics(recorded: Sequence[Recorded], window: Window) -> dict[MetricName, Estimate]:
+    """Metrics of the whole load in the window: aggregate speed and finished requests, from blocks of equal length."""
+    if window.seconds <= 0:
+        return {}
+    blocks = int(np.clip(window.seconds / _BLOCK_S, *_BLOCKS))
+    edges = np.linspace(window.opened_ns, window.closed_ns, blocks + 1)
+    length = window.seconds / blocks
+    tokens = sum((_tokens_in(r, edges) for r in recorded), np.zeros(blocks))
+    ends = [r.record.end_ns for r in recorded if r.record.outcome is Outcome.OK]
+    finished, _ = np.histogram(ends, edges)
+    estimates = {
+        MetricName.AGGREGATE_SPEED: intervals.mean(tokens / length),
+        MetricName.REQUEST_RATE: intervals.mean(finished / length),
+    }
+    return {name: estimate for name, estimate in estimates.items() if estimate is not None}
+
+
+def _tokens_in(recorded: Recorded, edges: intervals.Floats) -> intervals.Floats:
+    """A request's tokens by block. Chunks may hold several tokens each: they share its tokens evenly."""
+    tokens = recorded.record.output_tokens
+    if not tokens or not recorded.stamps.size:
+        return np.zeros(len(edges) - 1)
+    counts, _ = np.histogram(recorded.stamps, edges)
+    return counts * (tokens / recorded.stamps.size)
+
+
+def mean_in_flight(records: Iterable[RequestRecord], window: Window) -> float:
+    """Mean number of requests in flight in the window; a request is in flight from sent to end."""
+    if window.seconds <= 0:
+        return 0.0
+    overlap = sum(
+        max(0, min(r.end_ns, window.closed_ns) - max(r.sent_ns, window.opened_ns)) for r in records if r.sent_ns
+    )
+    return overlap / 1e9 / window.seconds
+
+
+def split(kept: Iterable[Recorded], make: Callable[[list[Recorded]], T]) -> Mapping[str, T]:
+    """One result a domain, domains in alphabetical order."""
+    groups: dict[str, list[Recorded]] = {}
+    for item in kept:
+        groups.setdefault(item.record.domain, []).append(item)
+    return {domain: make(groups[domain]) for domain in sorted(groups)}
