@@ -215,7 +215,7 @@ class Campaign:
         def counters() -> Counters | None:
             return None if path is None else self._rooms.engine.read(running.observe((path,))).counters
 
-        return Target(launch.url, launch.model_id, counters, {})
+        return Target(launch.url, launch.model_id, counters, {}, launch.keep_alive)
 
     def _cell_progress(self, number: int, cell: Cell, text: str) -> None:
         self._progress(number, f"{cell.label}: {text}")

@@ -53,6 +53,7 @@ class Launch:
         counters_path: page with the server's counters, None where the engine has none.
         model_id: what /v1/models must name.
         ready_timeout_s: give up after this long without a new log line.
+        keep_alive: whether a connection may carry another request after a stream; some servers close it without a word.
     """
 
     argv: tuple[str, ...]
@@ -63,6 +64,7 @@ class Launch:
     counters_path: str | None
     model_id: str
     ready_timeout_s: float = 600.0
+    keep_alive: bool = True
 
 
 @dataclass(frozen=True, slots=True)

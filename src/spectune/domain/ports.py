@@ -141,12 +141,14 @@ class Target:
         model_id: model name to send.
         counters: reads the server's counters now; None where they can't be read.
         headers: extra request headers (API key).
+        keep_alive: see Launch.
     """
 
     url: str
     model_id: str
     counters: Callable[[], Counters | None]
     headers: Mapping[str, str]
+    keep_alive: bool = True
 
 
 @dataclass(frozen=True, slots=True)

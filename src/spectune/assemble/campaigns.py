@@ -1,0 +1,330 @@
+"""From a specification to a campaign that can run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from spectune import __version__
+from spectune.assemble.clock import SystemClock
+from spectune.campaign import Campaign, Rooms
+from spectune.deploy.listeners import check_free, free_port, place_of
+from spectune.deploy.process import LocalProcesses
+from spectune.domain.candidate import Candidate
+from spectune.domain.deployment import Evidence, Seen, Service
+from spectune.domain.errors import InputError
+from spectune.domain.events import CampaignOpened, Provenance
+from spectune.domain.finding import Answer, Verification
+from spectune.domain.history import History
+from spectune.domain.ports import Asked, CampaignRow, Engine, Observer, PromptSource
+from spectune.domain.spec import CampaignSpec, ServiceSpec, SpeculationSpace
+from spectune.domain.trial import MeasuredCell, TrialState
+from spectune.domain.workload import Prompt
+from spectune.engines.llamacpp.adapter import LlamaCpp
+from spectune.judge.paired import PairedJudge
+from spectune.ledger.store import SqlLedger
+from spectune.load.generator import HttpLoad
+from spectune.provision import hardware, llama_server, models
+from spectune.provision.cache import Cache
+from spectune.search import Staged
+from spectune.search.staged import ANCHOR_EVERY, BASELINES, at_depth
+from spectune.verify import gate
+from spectune.verify.asked import Asked as GateAsked
+from spectune.verify.asked import Observed, ProbeAnswers
+from spectune.workload import builtin_source, jsonl_source
+
+Progress = Callable[[str, float | None], None]
+"""Hears what is being prepared, and the fraction done where it is known."""
+
+PROBES = 6
+PROBE_TOKENS = 32
+
+ENGINES: Mapping[str, Callable[[], Engine]] = {"llama.cpp": LlamaCpp}
+
+
+class GateVerifier:
+    """The verification gate behind the loop's port."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
+        runs = asked.baseline_answers
+        probes = ProbeAnswers(answers, runs[0] if runs else (), runs[1] if len(runs) > 1 else None)
+        return gate.before_measuring(self._translated(asked), Observed(evidence, seen), (probes,))
+
+    def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
+        return gate.after_measuring(self._translated(asked), Observed(evidence, seen), cells)
+
+    def state(self, verification: Verification) -> tuple[TrialState, str]:
+        return gate.state_of(verification)
+
+    def _translated(self, asked: Asked) -> GateAsked:
+        return GateAsked(
+            candidate=asked.candidate,
+            baseline_candidate=asked.baseline,
+            launch=asked.launch,
+            cells=asked.cells,
+            started_after=asked.started_after,
+            model=self._service.model,
+            longest_request=asked.tokens_per_request,
+            engine=self._service.engine,
+            baseline_warnings=asked.baseline_warnings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A specification with everything found, fetched and checked; nothing runs yet.
+
+    Attributes:
+        spec: with every path resolved.
+        service: what is tuned; its port is free at this moment.
+        baseline: the service as it is.
+        pruned: label of each candidate that this engine can't run -> why; they will not be deployed.
+    """
+
+    spec: CampaignSpec
+    engine: Engine
+    service: Service
+    baseline: Candidate
+    pruned: Mapping[str, str]
+    prompts: PromptSource
+    probes: tuple[Prompt, ...]
+    provenance: Provenance
+
+
+def prepare(spec: CampaignSpec, progress: Progress, build: bool = True) -> Prepared:
+    """Resolves and checks everything that can be checked without starting a server.
+
+    Args:
+        build: fetch or build what is missing; False refuses instead.
+
+    Raises:
+        InputError: what is wrong with the specification, the model, the binary or the workload.
+        PortTaken: another program listens on the service's port.
+        HostError, BuildFailed: the engine or model can't be brought here.
+    """
+    engine = ENGINES[spec.service.engine]()
+    load = spec.workload
+    prompts = prompt_source(load.source, load.max_tokens, load.domains, spec.seed)
+    spec = _with_models(spec, progress)
+    binary = _binary(spec.service, progress, build)
+    service = _service(spec, binary)
+    baseline = engine.baseline(service)
+    engine.launch(service, baseline)
+    pruned = _pruned(engine, service, spec, baseline)
+    _check_objective(spec)
+    check_free(place_of(service.url))
+    probes = tuple(islice(builtin_source(max_tokens=PROBE_TOKENS, seed=spec.seed).deal(0, len(spec.cells) + 1), PROBES))
+    provenance = Provenance(
+        spectune=__version__,
+        engine_version=llama_server.version(binary),
+        hardware=hardware.describe(),
+        workload=prompts.info,
+        files=_digests(spec, binary, progress),
+    )
+    return Prepared(spec, engine, service, baseline, pruned, prompts, probes, provenance)
+
+
+@contextmanager
+def writable(directory: Path) -> Iterator[SqlLedger]:
+    """The ledger of a directory of runs, for writing. Raises LedgerError."""
+    with SqlLedger.open_path(ledger_path(directory)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def readable(directory: Path) -> Iterator[SqlLedger]:
+    """The ledger of a directory of runs, for reading. Raises LedgerError where there is none."""
+    with SqlLedger.read_only(ledger_path(directory)) as ledger:
+        yield ledger
+
+
+def ledger_path(directory: Path) -> Path:
+    return directory / "ledger.sqlite"
+
+
+def unfinished(ledger: SqlLedger, name: str) -> tuple[str, History] | None:
+    """The newest campaign of a name, if it has not ended."""
+    newest = ledger.latest(name)
+    if newest is None:
+        return None
+    history = History.of(ledger.events(newest))
+    return None if history.conclusion is not None else (newest, history)
+
+
+def usable_cores() -> int:
+    return hardware.usable_cores()
+
+
+def plan(prepared: Prepared) -> dict[str, str | list[str]]:
+    """What a run would do, for people and programs: the service, the candidates, launches and minutes."""
+    spec, service = prepared.spec, prepared.service
+    candidates = [
+        at_depth(prepared.baseline, space, depth) for space in spec.search.speculation for depth in space.depths
+    ]
+    knobs = [f"{name}={value}, on the best so far" for name, values in spec.search.knobs.items() for value in values]
+    labels = list(dict.fromkeys(candidate.label for candidate in candidates)) + knobs
+    launches = min(
+        spec.budget.trials, BASELINES + len(labels) + len(labels) // ANCHOR_EVERY + 2 * spec.budget.confirm_pairs
+    )
+    minutes = launches * len(spec.cells) * spec.budget.cell_seconds / 60
+    room = hardware.memory_available()
+    size = sum(part.stat().st_size for part in models.parts(Path(service.model)))
+    return {
+        "engine": f"{service.engine} {prepared.provenance.engine_version} ({service.binary})",
+        "model": f"{service.model} ({size / 2**20:.0f} MiB; {room / 2**30:.1f} GiB of memory are free)",
+        "service": " ".join(prepared.engine.launch(service, prepared.baseline).argv),
+        "workload": f"{prepared.prompts.info.name}: {prepared.prompts.info.prompts} prompts; "
+        + ", ".join(prepared.prompts.info.domains),
+        "cells": [cell.label for cell in spec.cells],
+        "to try": [
+            f"{label} (cannot run: {prepared.pruned[label]})" if label in prepared.pruned else label for label in labels
+        ],
+        "launches": f"at most {launches}; fewer when a method stops paying",
+        "time": f"about {min(minutes, spec.budget.minutes):.0f} minutes of measuring, and the starts of the server",
+        "notes": list(prepared.prompts.info.notes),
+    }
+
+
+def open_campaign(ledger: SqlLedger, prepared: Prepared) -> str:
+    """Writes a new campaign's first event and returns its id."""
+    now = SystemClock().now()
+    return ledger.open(CampaignOpened(now, prepared.spec, prepared.service, prepared.baseline, prepared.provenance))
+
+
+def campaign(ledger: SqlLedger, campaign_id: str, prepared: Prepared, directory: Path, observer: Observer) -> Campaign:
+    """A campaign ready to run."""
+    clock = SystemClock()
+    rooms = Rooms(
+        engine=prepared.engine,
+        deployer=LocalProcesses(directory / "logs", clock),
+        load=HttpLoad(clock, hardware.load_average, hardware.usable_cores()),
+        prompts=prepared.prompts,
+        probes=prepared.probes,
+        verifier=GateVerifier(prepared.service),
+        strategy=Staged(),
+        judge=PairedJudge(),
+        ledger=ledger,
+        clock=clock,
+        observer=observer,
+        load_average=hardware.load_average,
+        version=__version__,
+    )
+    return Campaign(rooms, campaign_id, prepared.spec, prepared.service)
+
+
+def find_campaign(ledger: SqlLedger, wanted: str | None) -> tuple[str, History]:
+    """A campaign by id or name, the newest without one.
+
+    Raises:
+        InputError: when there is none.
+    """
+    rows: tuple[CampaignRow, ...] = ledger.campaigns()
+    if not rows:
+        raise InputError("the ledger holds no campaign yet", "Run one: spectune demo")
+    row = next((r for r in rows if wanted in {None, r.id, r.name}), None)
+    if row is None:
+        raise InputError(f"no campaign {wanted!r}", f"There are: {', '.join(r.id for r in rows[:5])}.")
+    return row.id, History.of(ledger.events(row.id))
+
+
+def prompt_source(source: str, max_tokens: int | None, domains: Sequence[str] = (), seed: int = 1) -> PromptSource:
+    """Prompts by the name that campaign files use: "builtin", or a JSONL file.
+
+    Raises:
+        InputError: no such file, no usable line, no such domain.
+    """
+    if source == "builtin":
+        return builtin_source(domains, max_tokens, seed)
+    return jsonl_source(Path(source), domains, max_tokens)
+
+
+def _with_models(spec: CampaignSpec, progress: Progress) -> CampaignSpec:
+    """The specification with "builtin" and relative model paths replaced by absolute ones."""
+    service = replace(spec.service, model=str(models.resolve_model(spec.service.model, "model", progress)))
+
+    def resolved(space: SpeculationSpace) -> SpeculationSpace:
+        if space.draft_model is None:
+            return space
+        return replace(space, draft_model=str(models.resolve_model(space.draft_model, "draft model", progress)))
+
+    search = replace(spec.search, speculation=tuple(map(resolved, spec.search.speculation)))
+    return replace(spec, service=service, search=search)
+
+
+def _binary(service: ServiceSpec, progress: Progress, build: bool) -> Path:
+    if build:
+        return llama_server.ensure(service.binary, progress)
+    found = llama_server.find(service.binary)
+    if found is None and service.binary != "auto":
+        return llama_server.ensure(service.binary, progress)
+    if found is None and (found := llama_server.built()) is None:
+        raise InputError("llama-server is neither on PATH nor built yet", "spectune run builds it once, in minutes.")
+    return found
+
+
+def _service(spec: CampaignSpec, binary: Path) -> Service:
+    service = spec.service
+    return Service(
+        engine=service.engine,
+        binary=str(binary),
+        model=service.model,
+        args=service.args,
+        env=service.env,
+        host=service.host,
+        port=service.port or free_port(service.host),
+        model_id=Path(service.model).stem,
+        ready_timeout_s=service.ready_timeout_s,
+    )
+
+
+def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Candidate) -> dict[str, str]:
+    """Candidates that can't work, and why.
+
+    Raises:
+        InputError: when nothing of a method's depths, or of a setting's values, can work: that is a mistake.
+    """
+    groups = [[at_depth(baseline, space, depth) for depth in space.depths] for space in spec.search.speculation]
+    for name, values in spec.search.knobs.items():
+        groups.append([replace(baseline, knobs={**baseline.knobs, name: value}) for value in values])
+    pruned: dict[str, str] = {}
+    for group in groups:
+        refused: list[InputError] = []
+        for candidate in group:
+            try:
+                engine.launch(service, candidate)
+            except InputError as error:
+                refused.append(error)
+                pruned[candidate.label] = error.message
+        if refused and len(refused) == len(group):
+            raise refused[0]
+    return pruned
+
+
+def _check_objective(spec: CampaignSpec) -> None:
+    unknown = sorted(set(spec.objective.weights) - set(spec.workload.concurrency))
+    if unknown:
+        raise InputError(
+            f"objective.weights names {unknown[0]} users, which is no level of workload.concurrency",
+            f"Levels are: {', '.join(map(str, spec.workload.concurrency))}.",
+        )
+    if spec.objective.weights and not any(spec.weight(cell) for cell in spec.cells):
+        raise InputError("objective.weights gives every level the weight 0", "Give at least one level a weight.")
+
+
+def _digests(spec: CampaignSpec, binary: Path, progress: Progress) -> dict[str, str]:
+    files = {"binary": binary, "model": Path(spec.service.model)}
+    for space in spec.search.speculation:
+        if space.draft_model is not None:
+            files[f"draft model {Path(space.draft_model).name}"] = Path(space.draft_model)
+    cache = Cache.of_user(os.environ)
+    return {
+        role: models.sha256_file(path, cache, partial(progress, f"hashing the {role}")) for role, path in files.items()
+    }

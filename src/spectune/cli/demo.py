@@ -1,0 +1,34 @@
+"""The demo campaign: every method this machine can run without a GPU, on the built-in model and prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spectune.domain.candidate import Method
+from spectune.domain.knobs import KnobValue
+from spectune.domain.spec import (
+    BudgetSpec,
+    CampaignSpec,
+    SearchSpec,
+    ServiceSpec,
+    SpeculationSpace,
+    WorkloadSpec,
+)
+
+
+def demo_spec(cores: int, binary: str = "auto", minutes: float = 9.0) -> CampaignSpec:
+    """The campaign of `spectune demo` for a machine with so many usable cores."""
+    threads: Sequence[KnobValue] = tuple(sorted({max(1, cores // 2), cores} - {cores}))
+    return CampaignSpec(
+        name="demo",
+        service=ServiceSpec(binary=binary, args={"threads": cores, "ctx-size": 8192, "parallel": 4}),
+        search=SearchSpec(
+            speculation=(
+                SpeculationSpace(Method.DRAFT, depths=(1, 3, 5), draft_model="builtin"),
+                SpeculationSpace(Method.NGRAM, depths=(8,), settings={"spec-ngram-simple-size-n": 4}),
+            ),
+            knobs={"threads": tuple(threads)} if threads else {},
+        ),
+        workload=WorkloadSpec(max_tokens=32, concurrency=(1, 2, 4), temperatures=(0.0, 0.7)),
+        budget=BudgetSpec(minutes=minutes, trials=16, cell_seconds=4.0, precision=0.02, confirm_pairs=2),
+    )

@@ -1,0 +1,101 @@
+"""`spectune list`, `show` and `report`: what the ledger holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from spectune import assemble
+from spectune.cli.screen import print_json, results
+from spectune.domain.errors import HostError
+from spectune.report import ReportData, build, render_csv, render_html, render_json, render_markdown, terminal_report
+
+Directory = Annotated[Path, typer.Option("--dir", help="Where ledger, logs and reports are kept.", metavar="DIR")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Which = Annotated[str | None, typer.Argument(help="Campaign id or name; the newest by default.", metavar="[CAMPAIGN]")]
+
+
+class Format(StrEnum):
+    HTML = "html"
+    MARKDOWN = "md"
+    JSON = "json"
+    CSV = "csv"
+
+
+def list_campaigns(directory: Directory = Path("spectune-runs"), as_json: Json = False) -> None:
+    """List the campaigns in the ledger, newest first."""
+    with assemble.readable(directory) as ledger:
+        rows = ledger.campaigns()
+    if as_json:
+        print_json([{name: getattr(row, name) for name in row.__slots__} for row in rows])
+        return
+    table = Table("campaign", "begun", "trials", "state", "winner", box=None, pad_edge=False)
+    for row in rows:
+        begun = datetime.fromtimestamp(row.opened_at).astimezone().strftime("%Y-%m-%d %H:%M")
+        table.add_row(row.id, begun, str(row.trials), "ended" if row.ended else "interrupted or running", row.winner)
+    results().print(table)
+
+
+def show(which: Which = None, directory: Directory = Path("spectune-runs"), as_json: Json = False) -> None:
+    """Show a campaign's answer and trials on the terminal."""
+    data = _data(which, directory)
+    if as_json:
+        typer.echo(render_json(data))
+    else:
+        results().print(terminal_report(data))
+
+
+def report(
+    which: Which = None,
+    directory: Directory = Path("spectune-runs"),
+    form: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.HTML,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write; '-' is standard output.")] = None,
+) -> None:
+    """Write a campaign's report: one HTML file that needs no network, or Markdown, JSON, CSV."""
+    data = _data(which, directory)
+    if form is Format.HTML and (out is None or str(out) != "-"):
+        typer.echo(write_html(data, out or directory / f"{data.campaign_id}.html"))
+        return
+    render = {
+        Format.HTML: render_html,
+        Format.MARKDOWN: render_markdown,
+        Format.JSON: render_json,
+        Format.CSV: render_csv,
+    }[form]
+    if out is None or str(out) == "-":
+        typer.echo(render(data), nl=False)
+    else:
+        _write(out, render(data))
+        typer.echo(out)
+
+
+def write_html(data: ReportData, path: Path) -> Path:
+    """Writes the page and returns its absolute path.
+
+    Raises:
+        HostError: when it can't be written.
+    """
+    _write(path, render_html(data))
+    return path.absolute()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(
+            f"cannot write {path}: {error.strerror}",
+            "The ledger is complete; 'spectune report --out FILE' writes it elsewhere.",
+        ) from error
+
+
+def _data(which: str | None, directory: Path) -> ReportData:
+    with assemble.readable(directory) as ledger:
+        campaign_id, history = assemble.find_campaign(ledger, which)
+    return build(history, campaign_id)

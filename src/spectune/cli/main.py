@@ -1,0 +1,86 @@
+"""The command line: parse, call, print, exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import typer
+from typer.exceptions import TyperException
+
+from spectune import __version__
+from spectune.cli import inspect, run, server, write
+from spectune.cli.exits import ExitCode, exit_code
+from spectune.cli.screen import messages, print_error
+from spectune.domain.errors import SpectuneError
+
+app = typer.Typer(
+    name="spectune",
+    help="Finds the speculative-decoding settings that make your served LLM fastest, on your server, with proof.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 decided, 1 no decision, 2 wrong input, 3 engine or host failed, 130 interrupted.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"spectune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    pass
+
+
+app.command()(run.demo)
+app.command()(write.init)
+app.command()(run.check)
+app.command()(run.run)
+app.command()(server.bench)
+app.command()(server.verify)
+app.command("list")(inspect.list_campaigns)
+app.command()(inspect.show)
+app.command()(inspect.report)
+app.command()(write.schema)
+
+
+def main() -> None:
+    """Runs the command line and exits with a code that means something."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    # Losing the terminal or being told to stop must clean up as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        code = app(standalone_mode=False)
+    except SpectuneError as error:
+        print_error(error)
+        return exit_code(error)
+    except TyperException as error:
+        messages().print(f"error: {error.format_message()}", style="bold red", markup=False, highlight=False)
+        messages().print("spectune COMMAND --help tells what a command takes.", highlight=False)
+        return ExitCode.WRONG_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        messages().print("interrupted; the same command goes on from here", highlight=False)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing can be told any more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    return code if isinstance(code, int) else ExitCode.DECIDED
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,143 @@
+"""`spectune demo`, `run` and `check`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from spectune import assemble
+from spectune.cli import campaign_file
+from spectune.cli.demo import demo_spec
+from spectune.cli.exits import ExitCode
+from spectune.cli.inspect import Directory, Json, write_html
+from spectune.cli.progress import ConsoleObserver
+from spectune.cli.screen import messages, preparing, print_json, results
+from spectune.domain.errors import InputError
+from spectune.domain.history import History
+from spectune.domain.spec import CampaignSpec
+from spectune.domain.verdict import Conclusion
+from spectune.report import build, render_json, terminal_report
+
+File = typer.Argument(help="Campaign file; write one with: spectune init")
+New = typer.Option("--new", help="Begin anew, even if an interrupted campaign of this name could go on.")
+Binary = typer.Option("--engine-binary", help="llama-server to use; 'auto' takes PATH's, else builds one, once.")
+
+
+def demo(
+    directory: Directory = Path("spectune-runs"),
+    binary: str = Binary,
+    minutes: float = typer.Option(9.0, min=0.5, help="Stop proposing after so many minutes."),
+    new: bool = New,
+    as_json: Json = False,
+) -> None:
+    """Tune a real llama-server on this machine, with the built-in model and prompts (about 10 minutes).
+
+    Sets everything up the first time: fetches a small model, builds llama-server from source unless there is one.
+    """
+    raise typer.Exit(_campaign(demo_spec(assemble.usable_cores(), binary, minutes), directory, new, as_json))
+
+
+def run(
+    file: Path = File,
+    directory: Directory = Path("spectune-runs"),
+    new: bool = New,
+    as_json: Json = False,
+) -> None:
+    """Run a campaign, or go on with one that was interrupted."""
+    raise typer.Exit(_campaign(campaign_file.load(file), directory, new, as_json))
+
+
+def check(file: Path = File, as_json: Json = False) -> None:
+    """Check all that can be checked without starting anything, and say what a run would do."""
+    spec = campaign_file.load(file)
+    with preparing() as progress:
+        prepared = assemble.prepare(spec, progress, build=False)
+    plan = assemble.plan(prepared)
+    if as_json:
+        print_json(plan)
+        return
+    console = results()
+    for name, text in plan.items():
+        lines = text if isinstance(text, list) else [text]
+        for index, line in enumerate(lines):
+            console.print(f"{name if index == 0 else '':<12} {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _campaign(spec: CampaignSpec, directory: Path, new: bool, as_json: bool) -> ExitCode:
+    console = messages()
+    with assemble.writable(directory) as ledger:
+        with preparing() as progress:
+            prepared = assemble.prepare(spec, progress)
+        going_on = None if new else _to_go_on_with(assemble.unfinished(ledger, spec.name), prepared)
+        campaign_id = going_on[0] if going_on else assemble.open_campaign(ledger, prepared)
+        _headline(console, campaign_id, prepared)
+        with ConsoleObserver(console, time.monotonic) as observer:
+            conclusion = assemble.campaign(ledger, campaign_id, prepared, directory, observer).run()
+        history = History.of(ledger.events(campaign_id))
+    _finish(history, campaign_id, directory, as_json)
+    return _code(conclusion)
+
+
+def _to_go_on_with(found: tuple[str, History] | None, prepared: assemble.Prepared) -> tuple[str, History] | None:
+    """An interrupted campaign, when it may go on: its settings are the same but for the budget, and so is all else."""
+    if found is None:
+        return None
+    campaign_id, history = found
+    if replace(history.opened.spec, budget=prepared.spec.budget) != prepared.spec:
+        raise InputError(
+            f"campaign {campaign_id} was interrupted, and the settings are no longer those it began with",
+            "Put them back to go on with it (the budget may change), or begin anew with --new.",
+        )
+    _same_machinery(history, prepared)
+    return found
+
+
+def _same_machinery(history: History, prepared: assemble.Prepared) -> None:
+    """Trials before and after an interruption must not differ in the engine, the model or the prompts."""
+    old, now = history.opened.provenance, prepared.provenance
+    changed = [role for role in old.files.keys() | now.files.keys() if old.files.get(role) != now.files.get(role)]
+    if old.workload.sha256 != now.workload.sha256:
+        changed.append("workload")
+    if old.hardware.cpu != now.hardware.cpu or old.hardware.gpus != now.hardware.gpus:
+        changed.append("hardware")
+    if changed:
+        raise InputError(
+            f"since the campaign was interrupted, this has changed: {', '.join(sorted(changed))}",
+            "Its trials could not be compared. Begin anew with --new.",
+        )
+
+
+def _headline(console: Console, campaign_id: str, prepared: assemble.Prepared) -> None:
+    provenance, spec = prepared.provenance, prepared.spec
+    levels = ", ".join(f"{users:g}" for users in spec.workload.concurrency)
+    temperatures = ", ".join("default" if t is None else f"{t:g}" for t in spec.workload.temperatures)
+    machine = provenance.hardware
+    console.print(f"[bold]{campaign_id}[/bold]", highlight=False)
+    for line in (
+        f"{spec.service.engine} {provenance.engine_version} serving {Path(spec.service.model).name}",
+        f"{machine.cores} cores of {machine.cpu}, {machine.memory_bytes / 2**30:.0f} GiB"
+        + "".join(f", {g}" for g in machine.gpus),
+        f"users: {levels}; temperatures: {temperatures}",
+        f"at most {spec.budget.minutes:g} minutes and {spec.budget.trials} launches",
+    ):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _finish(history: History, campaign_id: str, directory: Path, as_json: bool) -> None:
+    data = build(history, campaign_id)
+    page = write_html(data, directory / f"{campaign_id}.html")
+    if as_json:
+        typer.echo(render_json(data))
+    else:
+        console = results()
+        console.print()
+        console.print(terminal_report(data))
+        console.print(f"report: {page}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _code(conclusion: Conclusion) -> ExitCode:
+    return ExitCode.UNDECIDED if conclusion.winner is None else ExitCode.DECIDED

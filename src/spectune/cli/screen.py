@@ -1,0 +1,77 @@
+"""Output for people and programs: one console for results, one for progress and errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from spectune.domain.errors import EngineFailure, SpectuneError
+
+_PLAIN_WIDTH = 120
+
+
+def results() -> Console:
+    """Standard output. Not on a terminal: no colours, and lines are not cut to a guessed width."""
+    return Console() if sys.stdout.isatty() else Console(width=_PLAIN_WIDTH, no_color=True)
+
+
+def messages() -> Console:
+    """Standard error, for progress and errors."""
+    return Console(stderr=True) if sys.stderr.isatty() else Console(stderr=True, width=_PLAIN_WIDTH, no_color=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def print_error(error: SpectuneError) -> None:
+    """What happened, and what to do."""
+    console = messages()
+    console.print(f"error: {error.message}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+    if error.advice:
+        console.print(error.advice, markup=False, highlight=False, soft_wrap=True)
+    if isinstance(error, EngineFailure) and error.log_tail:
+        console.print("the end of the server's log:", style="dim")
+        console.print(error.log_tail.strip(), style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+class Preparing:
+    """A bar on terminals, and a line a message elsewhere."""
+
+    def __init__(self, console: Console, bar: Progress | None) -> None:
+        self._console = console
+        self._bar = bar
+        self._task: TaskID | None = bar.add_task("preparing", total=None) if bar else None
+        self._said = ""
+
+    def __call__(self, text: str, fraction: float | None) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task, description=text, completed=100 * (fraction or 0), total=100 if fraction else None
+            )
+        elif self._milestone(text, fraction) != self._said:
+            self._said = self._milestone(text, fraction)
+            self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)
+
+    def _milestone(self, text: str, fraction: float | None) -> str:
+        """Without a terminal, a build of minutes is told in steps of ten per cent."""
+        return text if fraction is None else f"{text.split(',')[0]} {10 * int(10 * fraction)} %"
+
+
+@contextmanager
+def preparing() -> Iterator[Preparing]:
+    """Shows what is being fetched, built or hashed."""
+    console = messages()
+    if not console.is_terminal:
+        yield Preparing(console, None)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield Preparing(console, bar)

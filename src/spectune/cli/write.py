@@ -1,0 +1,54 @@
+"""`spectune init` and `schema`: campaign files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spectune import assemble
+from spectune.cli import campaign_file, template
+from spectune.domain.candidate import Method
+from spectune.domain.errors import HostError, InputError
+from spectune.domain.spec import CampaignSpec, SearchSpec, ServiceSpec, SpeculationSpace, WorkloadSpec
+
+
+def init(
+    out: Annotated[Path, typer.Argument(help="File to write.")] = Path("campaign.yaml"),
+    model: Annotated[str, typer.Option(help="GGUF file to serve, or 'builtin'.")] = "builtin",
+    draft_model: Annotated[str | None, typer.Option(help="Draft model for it, if there is one.")] = None,
+    binary: Annotated[str, typer.Option("--engine-binary", help="llama-server to use, or 'auto'.")] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a commented campaign file after looking at this machine."""
+    if out.exists() and not force:
+        raise InputError(f"{out} exists already", "Name another file, or overwrite it with --force.")
+    text = template.render(_spec(out.stem, model, draft_model, binary))
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"cannot write {out}: {error.strerror}") from error
+    campaign_file.load(out)
+    typer.echo(f"wrote {out}; look it over, then: spectune check {out}")
+
+
+def schema() -> None:
+    """Print the JSON Schema of campaign files, for editors and for reading."""
+    typer.echo(campaign_file.schema(), nl=False)
+
+
+def _spec(name: str, model: str, draft_model: str | None, binary: str) -> CampaignSpec:
+    """A campaign that suits this machine: its cores, and what can draft for the model."""
+    cores = assemble.usable_cores()
+    spaces = [SpeculationSpace(Method.NGRAM, depths=(4, 8), settings={"spec-ngram-simple-size-n": 4})]
+    draft = draft_model or ("builtin" if model == "builtin" else None)
+    if draft is not None:
+        spaces.insert(0, SpeculationSpace(Method.DRAFT, depths=(1, 2, 3, 4, 5), draft_model=draft))
+    safe = "".join(char if char.isalnum() or char in "._-" else "-" for char in name).lstrip("._-") or "campaign"
+    return CampaignSpec(
+        name=safe[:64],
+        service=ServiceSpec(binary=binary, model=model, args={"threads": cores, "ctx-size": 8192, "parallel": 4}),
+        search=SearchSpec(speculation=tuple(spaces)),
+        workload=WorkloadSpec(concurrency=(1, 2, 4)),
+    )
