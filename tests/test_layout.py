@@ -46,7 +46,7 @@ def allowed(room: str) -> set[str]:
         case "cli" | "__main__":
             return {"cli", "assemble", "domain", "__init__", "report"}
         case _:
-            return {room, "domain"}
+            return {room, "domain", "__init__"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -73,4 +73,4 @@ def test_domain_has_no_effects(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_fit_in_the_head(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 350
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400

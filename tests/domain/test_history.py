@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from spectune.domain.errors import LedgerError
+from spectune.domain.events import CampaignEnded, CampaignResumed, Decided, TrialEnded, TrialStarted
+from spectune.domain.history import History
+from spectune.domain.trial import Purpose, TrialState
+from spectune.domain.verdict import Conclusion, Decision
+from tests.support.histories import BASELINE, Story, draft, opened, verdict
+
+
+def test_needs_an_opening() -> None:
+    with pytest.raises(LedgerError, match="no opening event"):
+        History.of([])
+
+
+def test_is_opened_once() -> None:
+    with pytest.raises(LedgerError, match="opened twice"):
+        History.of([opened(), opened()])
+
+
+def test_refuses_events_of_trials_that_never_started() -> None:
+    with pytest.raises(LedgerError, match="trial 7 was never started"):
+        History.of([opened(), TrialEnded(1.0, 7, TrialState.VALID, "")])
+
+
+def test_incumbent_is_the_last_kept_exploration() -> None:
+    story = Story().baselines()
+    assert story.history.incumbent == BASELINE
+    story.trial(draft(1), decided=verdict(Decision.KEEP)).trial(draft(2), decided=verdict(Decision.REVERT))
+    assert story.history.incumbent == draft(1)
+    story.trial(draft(3), Purpose.CONFIRM, decided=verdict(Decision.KEEP))
+    assert story.history.incumbent == draft(1)
+
+
+def test_open_trial_is_the_undecided_last_one() -> None:
+    history = Story().baselines().history
+    assert history.open_trial is None
+    started = history.then(TrialStarted(200.0, 3, 1, draft(1), Purpose.EXPLORE, ""))
+    assert started.open_trial is not None
+    assert started.open_trial.ended_at is None
+    ended = started.then(TrialEnded(260.0, 3, TrialState.VALID, ""))
+    assert ended.open_trial is not None
+    assert ended.then(Decided(260.0, 3, verdict(Decision.TIE))).open_trial is None
+
+
+def test_a_new_attempt_replaces_the_old_one_and_is_counted() -> None:
+    history = Story().baselines().history
+    history = history.then(TrialStarted(200.0, 3, 1, draft(1), Purpose.EXPLORE, ""))
+    history = history.then(CampaignResumed(900.0, "0"))
+    history = history.then(TrialStarted(900.0, 3, 2, draft(1), Purpose.EXPLORE, ""))
+    assert len(history.trials) == 3
+    assert history.trials[3].attempt == 2
+    assert (history.abandoned, history.resumed) == (1, 1)
+
+
+def test_time_between_kill_and_resume_is_not_spent() -> None:
+    history = Story().baselines().history
+    history = history.then(TrialStarted(200.0, 3, 1, draft(1), Purpose.EXPLORE, ""))
+    history = history.then(TrialStarted(9000.0, 3, 2, draft(1), Purpose.EXPLORE, ""))
+    assert history.then(TrialEnded(9060.0, 3, TrialState.VALID, "")).spent_s == 180
+
+
+def test_resuming_an_ended_campaign_reopens_it() -> None:
+    history = Story().baselines().history.then(CampaignEnded(200.0, Conclusion("x", False, "")))
+    assert history.conclusion is not None
+    assert history.then(CampaignResumed(300.0, "0")).conclusion is None

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spectune.domain.candidate import Candidate, Method
+from spectune.domain.ports import Proposal
+from spectune.domain.spec import BudgetSpec, SearchSpec, SpeculationSpace
+from spectune.domain.trial import Purpose, TrialState
+from spectune.domain.verdict import Decision
+from spectune.search import Staged
+from tests.support.histories import BASELINE, DRAFTS, Story, draft, spec, verdict
+
+KEEP = verdict(Decision.KEEP, 1.2)
+REVERT = verdict(Decision.REVERT, 0.8)
+
+
+def next_of(story: Story, **changes: object) -> Proposal | None:
+    return Staged().propose(spec(**changes), story.history)
+
+
+def candidate_after(story: Story, **changes: object) -> Candidate:
+    proposal = next_of(story, **changes)
+    assert proposal is not None
+    return proposal.candidate
+
+
+def test_baseline_comes_twice() -> None:
+    story = Story()
+    for _ in range(2):
+        proposal = next_of(story)
+        assert proposal is not None
+        assert (proposal.candidate, proposal.purpose) == (BASELINE, Purpose.BASELINE)
+        story.trial(BASELINE, Purpose.BASELINE)
+    assert candidate_after(story) == draft(1)
+
+
+def test_nothing_is_tried_on_a_broken_baseline() -> None:
+    assert next_of(Story().trial(BASELINE, Purpose.BASELINE, state=TrialState.INVALID)) is None
+
+
+def test_goes_deeper_while_it_pays() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=KEEP)
+    assert candidate_after(story) == draft(3)
+    confirm = next_of(story.trial(draft(3), decided=REVERT))
+    assert confirm is not None
+    assert confirm.purpose is Purpose.CONFIRM
+
+
+def test_the_second_depth_is_tried_although_the_first_lost() -> None:
+    story = Story().baselines().trial(draft(1), decided=REVERT)
+    assert candidate_after(story) == draft(2)
+    assert next_of(story.trial(draft(2), decided=REVERT)) is None
+
+
+def test_a_gain_in_one_slice_is_a_reason_to_go_on() -> None:
+    gains = verdict(Decision.REVERT, 0.9, slices=[(1.3, 1.1)])
+    story = Story().baselines().trial(draft(1), decided=gains).trial(draft(2), decided=gains)
+    assert candidate_after(story) == draft(3)
+
+
+def test_an_invalid_depth_ends_its_method() -> None:
+    assert next_of(Story().baselines().trial(draft(1), state=TrialState.INVALID)) is None
+
+
+def test_methods_follow_each_other() -> None:
+    ngram = SpeculationSpace(Method.NGRAM, depths=(8,))
+    search = SearchSpec(speculation=(DRAFTS, ngram))
+    story = Story().baselines().trial(draft(1), decided=REVERT).trial(draft(2), decided=REVERT)
+    assert candidate_after(story, search=search).speculation.method is Method.NGRAM
+
+
+def test_settings_are_tried_on_the_best_so_far_but_not_as_they_are() -> None:
+    search = SearchSpec(speculation=(DRAFTS,), knobs={"threads": (1, 2)})
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    assert candidate_after(story, search=search) == replace(draft(1), knobs={"threads": 1})
+    story.trial(replace(draft(1), knobs={"threads": 1}), decided=REVERT)
+    proposal = next_of(story, search=search)
+    assert proposal is not None
+    assert proposal.purpose is Purpose.CONFIRM  # threads=2 is what the service has already
+
+
+def test_a_setting_is_not_tried_again_on_a_new_incumbent() -> None:
+    search = SearchSpec(knobs={"threads": (1, 4), "poll": (0,)})
+    story = Story().baselines()
+    one, four = (Candidate(knobs={"threads": n}) for n in (1, 4))
+    story.trial(one, decided=REVERT).trial(four, decided=KEEP)
+    assert candidate_after(story, search=search) == Candidate(knobs={"threads": 4, "poll": 0})
+
+
+def test_the_incumbent_is_measured_again_after_three_others() -> None:
+    space = SpeculationSpace(Method.DRAFT, depths=(1, 2, 3, 4, 5), draft_model="/d.gguf")
+    gains = verdict(Decision.REVERT, 0.9, slices=[(1.3, 1.1)])
+    story = Story().baselines()
+    for depth in (1, 2, 3):
+        story.trial(draft(depth), decided=gains)
+    anchor = next_of(story, search=SearchSpec(speculation=(space,)))
+    assert anchor is not None
+    assert (anchor.purpose, anchor.candidate) == (Purpose.ANCHOR, BASELINE)
+    story.trial(BASELINE, Purpose.ANCHOR)
+    assert candidate_after(story, search=SearchSpec(speculation=(space,))) == draft(4)
+
+
+def test_confirmation_alternates_and_ends() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    arms = []
+    while (proposal := next_of(story)) is not None:
+        assert proposal.purpose is Purpose.CONFIRM
+        arms.append(proposal.candidate.speculation.depth)
+        story.trial(proposal.candidate, Purpose.CONFIRM)
+    assert arms == [0, 1, 1, 0]
+
+
+def test_a_hopeful_but_unproven_candidate_is_confirmed_too() -> None:
+    hopeful = verdict(Decision.INCONCLUSIVE, 1.08)
+    story = Story().baselines().trial(draft(1), decided=hopeful).trial(draft(2), decided=REVERT)
+    proposal = next_of(story)
+    assert proposal is not None
+    assert proposal.purpose is Purpose.CONFIRM
+
+
+def test_a_broken_confirmation_ends_it() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    assert next_of(story.trial(draft(1), Purpose.CONFIRM, state=TrialState.INVALID)) is None
+
+
+def test_exploring_leaves_room_for_the_confirmation() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP)
+    tight = BudgetSpec(minutes=8, trials=40, confirm_pairs=2)  # 3 spent, 4 needed to confirm
+    assert candidate_after(story, budget=tight) == draft(2)
+    story.trial(draft(2), decided=KEEP)
+    proposal = next_of(story, budget=tight)
+    assert proposal is not None
+    assert (proposal.purpose, proposal.candidate) == (Purpose.CONFIRM, BASELINE)
+
+
+def test_launches_are_limited() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP)
+    assert next_of(story, budget=BudgetSpec(trials=3, confirm_pairs=2)) is None
