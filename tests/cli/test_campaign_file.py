@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spectune.cli import campaign_file, template
+from spectune.cli.demo import demo_spec
+from spectune.domain.candidate import Method
+from spectune.domain.errors import InputError
+from spectune.domain.spec import BudgetSpec, CampaignSpec, SearchSpec, ServiceSpec, SpeculationSpace
+
+SPACE = "name: x\nsearch:\n  speculation:\n"
+
+WRONG = [
+    ("name: x\nservise: {}\n", "c.yaml, line 2: unknown key 'servise'; did you mean 'service'?"),
+    ("name: x\nservice:\n  modle: y\n", "c.yaml, line 3: unknown key 'service.modle'; did you mean 'model'?"),
+    ("name: x\nservice:\n  port: 99999\n", "line 3: 'service.port' should be less than or equal to 65535, found 99999"),
+    (SPACE + "  - {method: drft, depths: [1]}\n", "line 4: 'search.speculation[0].method' should be one of"),
+    (SPACE + "  - {method: drft, depths: [1]}\n", "did you mean 'draft'?"),
+    (SPACE + "  - method: draft\n    depths: [0, 2]\n", "line 5: 'search.speculation[0].depths[0]' should be greater"),
+    (SPACE + "  - method: draft\n", "'search.speculation[0].depths' is missing"),
+    (
+        SPACE + "  - {method: draft, depths: [1], dept: 2}\n",
+        "unknown key 'search.speculation[0].dept'; did you mean 'depths'?",
+    ),
+    ("name: x\nname: y\n", "c.yaml, line 2: 'name' is given twice (first on line 1)"),
+    ("name: x\nbudget: {minutes: 1, minutes: 2}\n", "'budget.minutes' is given twice"),
+    ("service: {}\n", "'name' is missing"),
+    ("name: a b\n", "line 1: 'name' should match pattern"),
+    ("- 1\n", "c.yaml: expected keys such as 'name' and 'service', found a list"),
+    ("", "found nothing"),
+    ("a: [\n", "c.yaml: not valid YAML: line 2"),
+    ("name: x\nworkload:\n  temperatures: [hot]\n", "line 3: 'workload.temperatures[0]' should be a valid number"),
+    ("name: x\nworkload:\n  concurrency: []\n", "'workload.concurrency' should have at least 1 item"),
+    ("name: x\nobjective: {maximise: per_user_toks}\n", "did you mean 'per_user_tok_s'?"),
+    ("name: x\nbudget:\n  minutes: -3\n", "line 3: 'budget.minutes' should be greater than 0, found -3"),
+    ("name: x\nservice:\n  engine: lama.cpp\n", "line 3: 'service.engine' should be one of llama.cpp"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG)
+def test_one_clear_error(text: str, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        campaign_file.parse(text, "c.yaml")
+    assert expected in caught.value.message
+
+
+def test_all_problems_are_told_in_the_order_of_the_file() -> None:
+    with pytest.raises(InputError) as caught:
+        campaign_file.parse("name: x\nservice:\n  port: -1\n  modle: y\nbudget:\n  trials: 0\n", "c.yaml")
+    lines = caught.value.message.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"c.yaml, line {n}" for n in (3, 4, 6)]
+
+
+@given(st.text(max_size=200))
+def test_no_text_escapes_as_a_foreign_error(text: str) -> None:
+    with suppress(InputError):
+        assert campaign_file.parse(text, "c.yaml").name
+
+
+def test_a_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file") as caught:
+        campaign_file.load(tmp_path / "no.yaml")
+    assert "spectune init" in caught.value.advice
+
+
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        campaign_file.load(tmp_path / "c.yaml")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "name: x\nservice: {model: m.gguf, binary: bin/server}\nworkload: {source: p.jsonl}\n"
+        "search: {speculation: [{method: draft, depths: [1], draft_model: d.gguf}]}\n"
+    )
+    spec = campaign_file.load(tmp_path / "c.yaml")
+    assert spec.service.model == str(tmp_path / "m.gguf")
+    assert spec.service.binary == str(tmp_path / "bin/server")
+    assert spec.workload.source == str(tmp_path / "p.jsonl")
+    assert spec.search.speculation[0].draft_model == str(tmp_path / "d.gguf")
+
+
+def test_names_that_are_no_paths_stay(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("name: x\nservice: {binary: llama-server}\n")
+    spec = campaign_file.load(tmp_path / "c.yaml")
+    assert (spec.service.binary, spec.service.model, spec.workload.source) == ("llama-server", "builtin", "builtin")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        CampaignSpec(name="plain"),
+        demo_spec(2),
+        demo_spec(1),
+        CampaignSpec(
+            name="odd.1",
+            service=ServiceSpec(
+                args={"flash-attn": "on", "mlock": True, "rope-scale": 1.5, "x": "007"}, env={"A": "1"}
+            ),
+            search=SearchSpec(
+                speculation=(SpeculationSpace(Method.NGRAM, (4,)), SpeculationSpace(Method.DRAFT, (1, 2), "d")),
+                knobs={"threads": (1, 2), "flash-attn": ("on", "off")},
+            ),
+            budget=BudgetSpec(minutes=1.5),
+        ),
+    ],
+    ids=lambda spec: spec.name,
+)
+def test_the_commented_file_gives_the_specification_back(spec: CampaignSpec) -> None:
+    assert campaign_file.parse(template.render(spec), "c.yaml") == spec
+
+
+def test_every_key_of_the_commented_file_is_explained() -> None:
+    lines = template.render(demo_spec(2)).splitlines()
+    bare = [
+        line
+        for before, line in pairwise(lines)
+        if line.strip() and not line.lstrip().startswith(("#", "- ")) and not before.lstrip().startswith("#")
+    ]
+    inside_mappings = {
+        "threads:",
+        "ctx-size:",
+        "parallel:",
+        "method:",
+        "depths:",
+        "settings:",
+        "spec-ngram-simple-size-n:",
+    }
+    assert all(line.split()[0] in inside_mappings for line in bare)
+
+
+def test_the_schema_knows_every_key() -> None:
+    schema = json.loads(campaign_file.schema())
+    assert set(schema["properties"]) == {
+        "name",
+        "service",
+        "search",
+        "workload",
+        "objective",
+        "constraints",
+        "budget",
+        "seed",
+    }
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["BudgetSpec"]["properties"]["minutes"]["description"]
