@@ -1,0 +1,238 @@
+"""Every check, in the order of asking: what a deployment must show before and after it is measured."""
+
+from __future__ import annotations
+
+from spectune.verify import announced, answers, drafting, endurance, identity, settings
+from spectune.verify.asked import Asked
+from spectune.verify.check import Check, Stage
+
+
+def _speculates(asked: Asked) -> bool:
+    return asked.speculates
+
+
+def _has_head(asked: Asked) -> bool:
+    return asked.speculates and asked.candidate.speculation.method not in drafting.FROM_TEXT
+
+
+def _pools(asked: Asked) -> bool:
+    return asked.candidate.speculation.method in drafting.POOLED
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(
+        name="listener-is-ours",
+        stage=Stage.START,
+        asks="Does the process that we started listen on the port?",
+        why="An old or foreign server on the port would be measured in place of the candidate.",
+        violation="another process, or nothing, listens",
+        advice="Find out what holds the port.",
+        look=identity.listener,
+    ),
+    Check(
+        name="process-alive",
+        stage=Stage.START,
+        asks="Does the server process run?",
+        why="A dead server has no speed.",
+        violation="the process has ended",
+        advice="Read the end of its log.",
+        look=identity.alive,
+    ),
+    Check(
+        name="started-after-deploy",
+        stage=Stage.START,
+        asks="Did the process start with this deploy?",
+        why="A process from before still runs the settings from before.",
+        violation=f"the process is more than {identity.START_SLACK_S:g} s older than the deploy",
+        advice="Stop the old process; make sure that a deploy really restarts the service.",
+        look=identity.started,
+    ),
+    Check(
+        name="model-served",
+        stage=Stage.START,
+        asks="Does the server name the asked model, by id and by file?",
+        why="Speeds of different models do not compare.",
+        violation="another model id in /v1/models, or another model file",
+        advice="Compare the model path on the command line with what the server loaded.",
+        look=identity.model,
+    ),
+    Check(
+        name="speculation-live",
+        stage=Stage.START,
+        asks="Is speculation initialised exactly when it is asked?",
+        why="Engines drop speculation at start and stay healthy; the trial would measure something else.",
+        violation="speculation is asked and off, or not asked and on",
+        advice="Look in the log for why speculation was dropped: draft model, vocabulary, method not given.",
+        look=settings.speculation_live,
+    ),
+    Check(
+        name="speculation-method",
+        stage=Stage.START,
+        asks="Is the asked drafting method the live one?",
+        why="Engines fall back to other methods without a word.",
+        violation="the server reports another method",
+        advice="Check that the engine supports this method for this model.",
+        look=settings.speculation_method,
+    ),
+    Check(
+        name="speculation-depth",
+        stage=Stage.START,
+        asks="Is the effective depth k the asked one?",
+        why="Engines clamp the depth, and they count it in different ways (k or k+1).",
+        violation="the server reports another depth, or counts acceptance at more than k positions",
+        advice="Ask for a depth that the head was trained for; see the log for what it was changed to.",
+        look=settings.speculation_depth,
+        applies=_speculates,
+    ),
+    Check(
+        name="settings-effective",
+        stage=Stage.START,
+        asks="Is every setting that the candidate changes in effect?",
+        why="A setting that is silently changed or ignored makes the comparison one of something else.",
+        violation="a setting reads back with another value, and no named translation allows it",
+        advice="Ask for the value that the engine accepts, or drop the setting from the search.",
+        look=settings.settings_effective,
+    ),
+    Check(
+        name="limits-cover-levels",
+        stage=Stage.START,
+        asks="Do request slots, context and KV room cover the largest level?",
+        why="Above a limit requests queue or fail; the numbers then tell of the limit, not of the candidate.",
+        violation="fewer requests at a time than users, or less context than the longest request",
+        advice="Raise the limit in the service's settings, or measure smaller levels or shorter answers.",
+        look=settings.limits,
+    ),
+    Check(
+        name="output-valid",
+        stage=Stage.START,
+        asks="Is the output real?",
+        why="Simulated acceptance and dummy weights give speeds that no user will see.",
+        violation="the server says that its output is not valid; the trial is measured, and marked simulated",
+        advice="Use real weights and real acceptance for anything that is to be promoted.",
+        look=announced.output_valid,
+        blocks=False,
+    ),
+    Check(
+        name="new-warnings",
+        stage=Stage.START,
+        asks="Does the log warn of anything that the baseline's does not?",
+        why="A warning often is the only trace of a setting that was changed.",
+        violation="never: a warning of a new kind makes it unknown",
+        advice="Read the warnings; what is harmless can be added to the catalogue.",
+        look=announced.new_warnings,
+        blocks=False,
+    ),
+    Check(
+        name="generation",
+        stage=Stage.ANSWERS,
+        asks="Does the server really answer?",
+        why="A health page can be green on a server that hangs at the first request.",
+        violation="a probe fails, or no probe is answered with text",
+        advice="Read the server's log at the time of the probe.",
+        look=answers.generates,
+    ),
+    Check(
+        name="answers",
+        stage=Stage.ANSWERS,
+        asks="Are the greedy answers the baseline's, up to what the baseline differs from itself?",
+        why="Speculation must not change the text; a server that writes garbage can be very fast.",
+        violation="answers fail, are empty, garbled, loop or are cut short where the baseline's are not, "
+        "or differ from the start",
+        advice="Compare the answers; try another depth, another batch size or a newer engine.",
+        look=answers.answers_agree,
+    ),
+    Check(
+        name="drafting-happened",
+        stage=Stage.LOAD,
+        asks="Were tokens drafted under load, exactly when asked?",
+        why="Speculation that never engages measures the baseline under another name.",
+        violation="nothing drafted in any cell (with a draft model: in some cell), or drafts that nobody asked for",
+        advice="Check sampling parameters and prompt lengths against what the method needs before it drafts.",
+        look=drafting.happened,
+    ),
+    Check(
+        name="depth-kept",
+        stage=Stage.LOAD,
+        asks="Do drafts hold at most k tokens?",
+        why="More tokens a draft than asked prove that another depth is in effect.",
+        violation="the mean length of a draft is above k",
+        advice="Compare the depth on the command line with the engine's own way of counting it.",
+        look=drafting.depth_kept,
+        applies=_speculates,
+    ),
+    Check(
+        name="head-sound",
+        stage=Stage.LOAD,
+        asks="Does the draft model agree with the target at the first position?",
+        why="Below that it is not weak but broken: wrong weights, wrong vocabulary, wrong hidden states.",
+        violation=f"under {drafting.SOUND_FIRST:.0%} accepted at the first position over at least "
+        f"{drafting.ENOUGH_DRAFTS} drafts of a cell (exact binomial test, 1 in {1 / drafting.SURE:.0f})",
+        advice="Do not tune the depth; check that the draft model belongs to this target.",
+        look=drafting.head_sound,
+        applies=_has_head,
+    ),
+    Check(
+        name="drafts-not-suspicious",
+        stage=Stage.LOAD,
+        asks="Do drafts come from unseen text?",
+        why="A pool that has seen the prompt before drafts the old answer; no user gets that speed.",
+        violation=f"never: repeated prompts, or more than {drafting.SUSPICIOUS_RATE:.1%} accepted over "
+        f"{drafting.SUSPICIOUS_DRAFTS} drafts, make it unknown",
+        advice="Measure with prompts that the server has not seen since its start.",
+        look=drafting.not_suspicious,
+        applies=_pools,
+    ),
+    Check(
+        name="server-survived",
+        stage=Stage.LOAD,
+        asks="Did the server live through the load, without a restart?",
+        why="A crash after the measuring is a crash in production.",
+        violation="the process has ended, or its counters fell back",
+        advice="Read the end of its log.",
+        look=endurance.survived,
+    ),
+    Check(
+        name="no-failed-requests",
+        stage=Stage.LOAD,
+        asks="Were the requests served?",
+        why="Requests that fail early make the rest look fast.",
+        violation=f"more than {endurance.MOST_FAILED:.0%} of the requests failed",
+        advice="Look at the failed requests and at the server's log; measure smaller levels if it is overloaded.",
+        look=endurance.no_failures,
+    ),
+)
+
+_TITLES = {
+    Stage.START: "Once the server is ready",
+    Stage.ANSWERS: "Once it has answered the probe prompts",
+    Stage.LOAD: "After measuring",
+}
+
+
+def as_markdown() -> str:
+    """The page on all checks, for docs."""
+    lines = [
+        "# Checks",
+        "",
+        "What a deployment must prove. Every check ends ok, violated or unknown; not found is unknown, never ok.",
+        "Where *blocks* says yes, a violation makes the trial INVALID. Everything else that is not ok is shown, lets",
+        "the trial be measured and compared, and keeps it from being promoted.",
+        "",
+        "This page is made from the code: `python -m spectune.verify > docs/checks.md`.",
+    ]
+    for stage, title in _TITLES.items():
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| check | asks | why | violated by | blocks | advice |",
+            "| - | - | - | - | - | - |",
+        ]
+        lines += [
+            f"| `{c.name}` | {c.asks} | {c.why} | {c.violation} | {'yes' if c.blocks else 'no'} | {c.advice} |"
+            for c in CHECKS
+            if c.stage is stage
+        ]
+    lines += ["", "## Warnings known to be harmless", "", "| engine | pattern | meaning |", "| - | - | - |"]
+    lines += [f"| {b.engine} | `{b.pattern.replace('|', '&#124;')}` | {b.meaning} |" for b in announced.BENIGN]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,57 @@
+"""Checks that the server lived through the load and served it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from itertools import pairwise
+
+from spectune.domain.deployment import Counters
+from spectune.domain.measurement import Outcome
+from spectune.verify.asked import Asked, Observed
+from spectune.verify.check import Result, ok, unknown, violated, worst
+from spectune.verify.identity import alive
+
+MOST_FAILED = 0.01
+"""Largest share of requests that may fail."""
+
+
+def survived(asked: Asked, observed: Observed) -> Result:
+    """Whether the process still runs, and whether its counters show that it was not restarted in between."""
+    wanted = "alive at the end, without a restart"
+    found = alive(asked, observed)
+    ordered = sorted(observed.cells.items(), key=lambda item: item[1].measurement.started_unix)
+    moments = [
+        (key, counters)
+        for key, cell in ordered
+        for counters in (cell.measurement.counters_before, cell.measurement.counters_after)
+        if counters is not None
+    ]
+    fallen = {key: None for (_, old), (key, new) in pairwise(moments) if _fell(old, new)}
+    parts = [Result(found.status, wanted, found.seen)]
+    if fallen:
+        parts.append(violated(wanted, f"counters fell back in {', '.join(fallen)}, so it was restarted"))
+    return worst(parts)
+
+
+def _fell(old: Counters, new: Counters) -> bool:
+    """Whether any cumulative count is smaller than before."""
+    pairs = ((getattr(old, f.name), getattr(new, f.name)) for f in fields(Counters))
+    return any(isinstance(a, int) and isinstance(b, int) and b < a for a, b in pairs)
+
+
+def no_failures(asked: Asked, observed: Observed) -> Result:
+    """The share of requests that failed; those that the client itself cancelled are not counted."""
+    wanted = f"at most {MOST_FAILED:.0%} of requests fail"
+    ended: Counter[Outcome] = Counter()
+    for cell in observed.cells.values():
+        ended.update(cell.measurement.requests)
+    del ended[Outcome.CANCELLED]
+    total = ended.total()
+    if total <= 0:
+        return unknown(wanted, "no request ended")
+    failed = {outcome: count for outcome, count in ended.items() if outcome is not Outcome.OK and count > 0}
+    lost = sum(failed.values())
+    kinds = ", ".join(f"{outcome.value}: {count}" for outcome, count in sorted(failed.items()))
+    seen = f"{lost} of {total} failed" + (f" ({kinds})" if kinds else "")
+    return violated(wanted, seen) if lost > MOST_FAILED * total else ok(wanted, seen)

@@ -1,0 +1,64 @@
+"""The gate: which findings a trial has at each stage, and what state they leave it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from spectune.domain.finding import Finding, Status, Verification
+from spectune.domain.trial import MeasuredCell, TrialState
+from spectune.verify.asked import Asked, Observed, ProbeAnswers
+from spectune.verify.catalogue import CHECKS
+from spectune.verify.check import Stage
+
+
+def on_start(asked: Asked, observed: Observed) -> Verification:
+    """Findings that need nothing but a server that is ready. A violation here saves the time for the probes."""
+    return _findings(Stage.START, asked, observed)
+
+
+def on_answers(asked: Asked, observed: Observed, answers: Sequence[ProbeAnswers]) -> Verification:
+    """Findings about the probe answers; with none given they are unknown."""
+    return _findings(Stage.ANSWERS, asked, replace(observed, answers=tuple(answers)))
+
+
+def before_measuring(asked: Asked, observed: Observed, answers: Sequence[ProbeAnswers] = ()) -> Verification:
+    """All findings that are made before the load: `on_start` and `on_answers`."""
+    return on_start(asked, observed) + on_answers(asked, observed, answers)
+
+
+def after_measuring(asked: Asked, observed: Observed, cells: Mapping[str, MeasuredCell]) -> Verification:
+    """Findings about what happened under load.
+
+    Args:
+        observed: evidence taken after the last cell.
+        cells: cell key -> what was measured.
+    """
+    return _findings(Stage.LOAD, asked, replace(observed, cells=cells))
+
+
+def _findings(stage: Stage, asked: Asked, observed: Observed) -> Verification:
+    return Verification(
+        tuple(check(asked, observed) for check in CHECKS if check.stage is stage and check.applies(asked))
+    )
+
+
+def state_of(verification: Verification) -> tuple[TrialState, str]:
+    """The state of a trial with these findings, and why: "speculation-live: speculation is off".
+
+    INVALID for a violation that forbids measuring; UNKNOWN where anything else is not ok, or nothing was checked.
+    """
+    blocking = verification.invalid_because
+    if blocking is not None:
+        return TrialState.INVALID, _reason(blocking)
+    open_findings = [finding for finding in verification.findings if finding.status is not Status.OK]
+    if open_findings:
+        more = f" (and {len(open_findings) - 1} more)" if len(open_findings) > 1 else ""
+        return TrialState.UNKNOWN, _reason(open_findings[0]) + more
+    if not verification.findings:
+        return TrialState.UNKNOWN, "nothing was checked"
+    return TrialState.VALID, ""
+
+
+def _reason(finding: Finding) -> str:
+    return f"{finding.check}: {finding.seen}"

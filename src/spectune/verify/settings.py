@@ -1,0 +1,132 @@
+"""Checks that the server runs the settings that were asked, and that its limits cover the load."""
+
+from __future__ import annotations
+
+from spectune.domain.candidate import Method
+from spectune.domain.knobs import KnobValue
+from spectune.verify.announced import worrying
+from spectune.verify.arguments import depth_given, given, mentions, method_given, same
+from spectune.verify.asked import Asked, Observed
+from spectune.verify.check import Result, ok, unknown, violated, worst
+
+BY_ARGUMENT = "not read back; passed on the command line of our process, and no warning about it"
+DEPTH_WORDS = ("n_max", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-steps", "draft size")
+"""Words by which engines speak of the depth in warnings."""
+
+
+def speculation_live(asked: Asked, observed: Observed) -> Result:
+    """Whether the server says that speculation is initialised."""
+    wanted = f"speculation {'on' if asked.speculates else 'off'}"
+    live = observed.seen.speculating
+    if live is None:
+        return unknown(wanted, "the server does not tell whether it speculates")
+    seen = f"speculation is {'on' if live else 'off'}{_source(observed, 'speculating')}"
+    return ok(wanted, seen) if live == asked.speculates else violated(wanted, seen)
+
+
+def speculation_method(asked: Asked, observed: Observed) -> Result:
+    """The live method; a command line counts only when speculation is known to be on."""
+    method, seen = asked.candidate.speculation.method, observed.seen.method
+    wanted = f"method {method.value}"
+    if seen is not None:
+        verdict = ok if seen is method else violated
+        return verdict(wanted, f"method {seen.value}{_source(observed, 'method')}")
+    if method is Method.NONE and observed.seen.speculating is False:
+        return ok(wanted, "no speculation")
+    if observed.ours and observed.seen.speculating and method_given(asked.launch.argv) is method:
+        return ok(wanted, f"speculation is on; {BY_ARGUMENT}")
+    return unknown(wanted, "the server does not tell its method")
+
+
+def speculation_depth(asked: Asked, observed: Observed) -> Result:
+    """The effective depth, else the positions its counters know, else the command line."""
+    speculation = asked.candidate.speculation
+    wanted = f"depth k={speculation.depth}"
+    counters = observed.seen.counters
+    positions = len(counters.accepted_per_position) if counters else 0
+    depth = observed.seen.depth
+    if depth is not None:
+        verdict = ok if depth == speculation.depth else violated
+        return verdict(wanted, f"depth k={depth}{_source(observed, 'depth')}")
+    if positions > speculation.depth:
+        return violated(wanted, f"the counters know {positions} draft positions")
+    if positions and positions == speculation.depth:
+        return ok(wanted, f"the counters know {positions} draft positions")
+    argued = depth_given(asked.launch.argv, speculation.method) == speculation.depth
+    live = observed.ours and observed.seen.speculating is True
+    if argued and live and not _questioned(asked, observed, *DEPTH_WORDS):
+        return ok(wanted, f"speculation is on; {BY_ARGUMENT}")
+    return unknown(wanted, "the server does not tell its depth")
+
+
+def settings_effective(asked: Asked, observed: Observed) -> Result:
+    """Every setting of the candidate against what is read back; the rest against the command line."""
+    changed = asked.candidate.changes_from(asked.baseline_candidate)
+    told = {name: value for name, value in asked.settings.items() if name in changed or name in observed.seen.settings}
+    if not told:
+        return ok("the service's own settings", "the candidate changes none of them")
+    return worst(_setting(asked, observed, name, value) for name, value in sorted(told.items()))
+
+
+def _setting(asked: Asked, observed: Observed, name: str, value: KnobValue) -> Result:
+    wanted, seen = f"{name}={value}", observed.seen.settings.get(name)
+    if seen is not None:
+        shown = f"{name}={seen}{_source(observed, name)}"
+        if same(value, seen):
+            return ok(wanted, shown)
+        translation = _translation(asked, name, value, seen)
+        return ok(wanted, f"{shown} ({translation})") if translation else violated(wanted, shown)
+    if _questioned(asked, observed, name):
+        return unknown(wanted, f"{name} is not read back, and a warning speaks of it")
+    passed = given(asked.launch.argv, name)
+    if observed.ours and passed is not None and same(value, passed):
+        return ok(wanted, f"{name}: {BY_ARGUMENT}")
+    if observed.ours and passed is None and value is False:
+        return ok(wanted, f"{name}: not read back; not on the command line of our process, as asked")
+    return unknown(wanted, f"{name} is neither read back nor on the command line of a process known to be ours")
+
+
+def _translation(asked: Asked, name: str, value: KnobValue, seen: KnobValue) -> str:
+    for rule in asked.translations:
+        asks, gets = (
+            rule.asked is None or same(rule.asked, value),
+            rule.seen is None or same(rule.seen, seen),
+        )
+        if rule.name == name and asks and gets:
+            return rule.because
+    return ""
+
+
+def _questioned(asked: Asked, observed: Observed, *names: str) -> bool:
+    lines = worrying(observed.seen.warnings, asked.engine)
+    return any(mentions(line, name) for line in lines for name in names)
+
+
+def _source(observed: Observed, key: str) -> str:
+    source = observed.seen.sources.get(key)
+    return f" ({source})" if source else ""
+
+
+def limits(asked: Asked, observed: Observed) -> Result:
+    """Slots, context of a request, and KV room, against the largest level."""
+    capacity, users, longest = observed.seen.capacity, asked.most_users, asked.longest_request
+    parts: list[Result] = []
+    if users:
+        parts.append(_at_least(capacity.max_running, users, "requests at a time"))
+    if longest is not None:
+        parts.append(_at_least(capacity.context_per_request, longest, "tokens for one request"))
+    if users and longest is not None and capacity.kv_tokens is not None and capacity.kv_tokens < users * longest:
+        parts.append(
+            unknown(
+                f"{users * longest} tokens of KV room for {users} users at their longest",
+                f"{capacity.kv_tokens} tokens: enough only while not all requests are long",
+            )
+        )
+    return worst(parts or [ok("no fixed number of users", "nothing to compare")])
+
+
+def _at_least(have: int | None, need: int, what: str) -> Result:
+    wanted = f"{need} {what}"
+    if have is None:
+        return unknown(wanted, f"{what}: the server does not tell")
+    return ok(wanted, f"{have} {what}") if have >= need else violated(wanted, f"{have} {what}")

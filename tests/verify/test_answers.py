@@ -1,0 +1,218 @@
+"""Answers against the baseline's, judged by how often the baseline parts from itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from spectune.domain.finding import Answer, Status
+from spectune.verify.answers import answers_agree, compare, generates, parting, reference
+from spectune.verify.asked import Asked, Observed, ProbeAnswers
+from tests.verify.builders import BASELINE, answers, asked, seen
+
+OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN
+VOCABULARY = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "lmnrst"]
+
+
+def text(seed: int, length: int = 60) -> str:
+    rng = random.Random(seed)
+    return " ".join(rng.choices(VOCABULARY, k=length))
+
+
+def parted(seed: int, at: int, length: int = 60) -> str:
+    """The text of a seed that goes another way after so many words."""
+    return " ".join([*text(seed, length).split()[:at], "OTHERWISE", *text(seed + 1000, length).split()[at:]])
+
+
+BASE = answers(*(text(n) for n in range(12)))
+
+
+def run(*changes: tuple[int, str]) -> tuple[Answer, ...]:
+    """The baseline's answers with some texts exchanged."""
+    found = dict(enumerate(BASE)) | {n: replace(BASE[n], text=new) for n, new in changes}
+    return tuple(found.values())
+
+
+def all_parted(at: int) -> tuple[Answer, ...]:
+    return run(*((n, parted(n, at)) for n in range(12)))
+
+
+LOOP = text(50, 12) + " round and round" * 30
+GARBAGE = "\ufffd\x01" * 30
+
+
+@pytest.mark.parametrize(
+    ("floor", "candidate", "status"),
+    [
+        (BASE, BASE, OK),
+        (BASE, run((3, parted(3, 20))), OK),
+        (BASE, run((3, parted(3, 0))), OK),
+        (BASE, run(*((n, parted(n, 30)) for n in range(4))), OK),
+        (BASE, run(*((n, parted(n, 50)) for n in range(8))), OK),
+        (BASE, all_parted(50), UNKNOWN),
+        (BASE, all_parted(25), UNKNOWN),
+        (BASE, all_parted(8), UNKNOWN),
+        (BASE, all_parted(2), VIOLATED),
+        (BASE, all_parted(0), VIOLATED),
+        (all_parted(25), all_parted(25), OK),
+        (all_parted(2), all_parted(2), UNKNOWN),
+        (None, BASE, UNKNOWN),
+        (None, all_parted(0), UNKNOWN),
+        ((), BASE, UNKNOWN),
+        (BASE, (), UNKNOWN),
+        (BASE, BASE[:3], UNKNOWN),
+        (BASE, BASE[:4], OK),
+        (BASE, run((1, "")), VIOLATED),
+        (BASE, run((1, GARBAGE)), VIOLATED),
+        (None, run((1, GARBAGE)), VIOLATED),
+        (BASE, run((1, LOOP)), OK),
+        (BASE, run((1, LOOP), (2, LOOP)), UNKNOWN),
+        (BASE, run(*((n, text(n) + " and so on" * 20) for n in range(6))), VIOLATED),
+        (BASE, run(*((n, " ".join(text(n).split()[:30])) for n in range(6))), VIOLATED),
+        (BASE, run((1, " ".join(text(1).split()[:30]))), OK),
+        (BASE, (*BASE[:-1], Answer("p11", "", None, "connection reset")), VIOLATED),
+    ],
+    ids=[
+        "equal",
+        "one parts late",
+        "one parts at once",
+        "a third parts in the middle",
+        "most part near the end",
+        "all part near the end",
+        "all part in the middle",
+        "all part early",
+        "all part within words",
+        "all part at once",
+        "no worse than the baseline from itself",
+        "the baseline does not repeat itself",
+        "no floor",
+        "no floor, all part",
+        "empty floor",
+        "no answers",
+        "three answers",
+        "four answers",
+        "an empty answer",
+        "a garbled answer",
+        "a garbled answer, no floor",
+        "one loop",
+        "two loops",
+        "many loops",
+        "many cut short",
+        "one cut short",
+        "an error",
+    ],
+)
+def test_compare(floor: tuple[Answer, ...] | None, candidate: tuple[Answer, ...], status: Status) -> None:
+    assert compare(BASE, floor, candidate).status is status
+
+
+def test_flaws_that_the_baseline_shares_are_no_fault() -> None:
+    base = answers(*([LOOP] * 3), *(text(n) for n in range(8)))
+    assert compare(base, base, base).status is OK
+
+
+def test_prompts_that_the_baseline_fails_are_left_out() -> None:
+    base = (*BASE[:-1], Answer("p11", "", None, "too long"))
+    assert compare(base, base, base).status is OK
+    assert len(parting(base, BASE).pairs) == 11
+
+
+def test_short_answers_say_too_little() -> None:
+    base = answers(*["Yes."] * 6)
+    found = compare(base, base, base)
+    assert found.status is UNKNOWN
+    assert "too little text" in found.seen
+
+
+def numerics(rate: float, seed: int, prompts: int = 16, length: int = 80) -> Status:
+    """The judgement on a candidate whose answers part at a true rate per word, against a floor of the same rate / 2."""
+    rng = random.Random(seed)
+
+    def replay(per_word: float) -> tuple[Answer, ...]:
+        at = (next((i for i in range(length) if rng.random() < per_word), length) for _ in range(prompts))
+        return answers(*(parted(n, i, length) if i < length else text(n, length) for n, i in enumerate(at)))
+
+    base = answers(*(text(n, length) for n in range(prompts)))
+    return compare(base, replay(rate / 2), replay(rate)).status
+
+
+@pytest.mark.parametrize(
+    ("rate", "status", "least"),
+    [(0.0, OK, 40), (0.005, OK, 36), (0.3, VIOLATED, 30), (0.9, VIOLATED, 40)],
+)
+def test_error_rates(rate: float, status: Status, least: int) -> None:
+    """Out of 40 candidates. The floor's own rate is held down so that it does not excuse a broken candidate."""
+    found = [numerics(rate, seed) if rate < 0.1 else broken(rate, seed) for seed in range(40)]
+    assert found.count(status) >= least
+    assert rate < 0.1 or OK not in found
+
+
+def broken(rate: float, seed: int) -> Status:
+    """As above with a baseline that repeats itself."""
+    rng = random.Random(seed)
+    at = [next((i for i in range(80) if rng.random() < rate), 80) for _ in range(16)]
+    base = answers(*(text(n, 80) for n in range(16)))
+    return compare(base, base, answers(*(parted(n, i, 80) for n, i in enumerate(at)))).status
+
+
+@pytest.mark.parametrize(
+    ("mine", "again", "status"),
+    [
+        (BASE, BASE, OK),
+        (BASE, None, UNKNOWN),
+        (BASE, BASE[:2], UNKNOWN),
+        (BASE[:3], BASE, UNKNOWN),
+        (answers(*[LOOP] * 8), BASE, UNKNOWN),
+    ],
+)
+def test_reference(mine: tuple[Answer, ...], again: tuple[Answer, ...] | None, status: Status) -> None:
+    assert reference(mine, again).status is status
+
+
+def probed(*groups: ProbeAnswers) -> Observed:
+    return replace(seen(), answers=groups)
+
+
+@pytest.mark.parametrize(
+    ("observed", "status"),
+    [
+        (probed(ProbeAnswers(BASE)), OK),
+        (probed(ProbeAnswers(answers("", "Yes."))), OK),
+        (probed(ProbeAnswers(answers("", " \n"))), VIOLATED),
+        (probed(ProbeAnswers(BASE), ProbeAnswers(answers("", error="HTTP 500"))), VIOLATED),
+        (probed(), UNKNOWN),
+        (probed(ProbeAnswers(())), UNKNOWN),
+    ],
+)
+def test_generation(observed: Observed, status: Status) -> None:
+    assert generates(asked(), observed).status is status
+
+
+SERVICE = asked(BASELINE, ())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "observed", "status"),
+    [
+        (asked(), probed(ProbeAnswers(BASE, BASE, BASE)), OK),
+        (asked(), probed(ProbeAnswers(BASE, BASE, BASE), ProbeAnswers(all_parted(0), BASE, BASE, 4)), VIOLATED),
+        (asked(), probed(ProbeAnswers(BASE, BASE, BASE), ProbeAnswers(BASE, BASE, None, 4)), UNKNOWN),
+        (asked(), probed(ProbeAnswers(BASE)), UNKNOWN),
+        (asked(), probed(), UNKNOWN),
+        (SERVICE, probed(ProbeAnswers(BASE, floor=BASE)), OK),
+        (SERVICE, probed(ProbeAnswers(BASE)), UNKNOWN),
+        (SERVICE, probed(ProbeAnswers(BASE, BASE)), OK),
+        (SERVICE, probed(ProbeAnswers(run((1, GARBAGE)), BASE)), VIOLATED),
+        (SERVICE, probed(ProbeAnswers(all_parted(2), BASE)), UNKNOWN),
+        (SERVICE, probed(ProbeAnswers(all_parted(0), BASE, BASE)), VIOLATED),
+    ],
+)
+def test_answers_agree(wanted: Asked, observed: Observed, status: Status) -> None:
+    assert answers_agree(wanted, observed).status is status
+
+
+def test_the_load_at_which_answers_differ_is_named() -> None:
+    found = answers_agree(asked(), probed(ProbeAnswers(BASE, BASE, BASE), ProbeAnswers(all_parted(0), BASE, BASE, 4)))
+    assert found.seen.startswith("4 users: 0 of 12 answers equal")

@@ -1,0 +1,121 @@
+"""No check raises, whatever an engine prints."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spectune.domain.candidate import Candidate, Method, Speculation
+from spectune.domain.deployment import Capacity, Counters, Evidence, Exit, Launch, ListenerOwner, Page, Seen
+from spectune.domain.finding import Answer, Status
+from spectune.domain.measurement import Acceptance, Outcome
+from spectune.domain.trial import MeasuredCell
+from spectune.domain.workload import Cell, Level, LevelKind, Sampling
+from spectune.verify.asked import Asked, Observed, ProbeAnswers, Translation
+from spectune.verify.catalogue import CHECKS
+from spectune.verify.gate import after_measuring, before_measuring, state_of
+from tests.verify.builders import cell, record
+
+TEXT = st.text(max_size=12)
+WHOLE = st.integers(-(2**40), 2**40)
+MAYBE = st.none() | WHOLE
+NUMBER = st.floats()
+VALUE = st.booleans() | st.integers() | NUMBER | TEXT
+NAME = st.sampled_from(["threads", "spec-draft-n-max", "a", ""]) | TEXT
+SETTINGS = st.dictionaries(NAME, VALUE, max_size=3)
+LINES = st.lists(TEXT | st.sampled_from(["W n_max", "W threads reset"]), max_size=3).map(tuple)
+
+COUNTERS = st.builds(Counters, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, st.lists(WHOLE, max_size=5).map(tuple))
+SEEN = st.builds(
+    Seen,
+    speculating=st.none() | st.booleans(),
+    method=st.none() | st.sampled_from(Method),
+    depth=MAYBE,
+    settings=SETTINGS,
+    sources=st.dictionaries(NAME, TEXT, max_size=2),
+    model=st.none() | TEXT,
+    model_id=st.none() | TEXT,
+    version=st.none() | TEXT,
+    capacity=st.builds(Capacity, MAYBE, MAYBE, MAYBE, MAYBE),
+    warnings=LINES,
+    counters=st.none() | COUNTERS,
+    invalid_output=st.none() | TEXT,
+)
+EVIDENCE = st.builds(
+    Evidence,
+    log=TEXT,
+    pages=st.dictionaries(TEXT, st.builds(Page, WHOLE, TEXT), max_size=2),
+    listener=st.sampled_from(ListenerOwner),
+    started_unix=st.none() | NUMBER,
+    exit=st.none() | st.builds(Exit, WHOLE, TEXT),
+    rss_bytes=MAYBE,
+)
+SPECULATION = st.builds(
+    Speculation, st.sampled_from(Method), st.integers(0, 100), st.integers(1, 4), st.none(), SETTINGS
+)
+CANDIDATE = st.builds(Candidate, SPECULATION, SETTINGS)
+ARGV = st.lists(TEXT | st.sampled_from(["--threads", "1", "--spec-type", "--spec-draft-n-max=3"]), max_size=6).map(
+    tuple
+)
+LAUNCH = st.builds(Launch, ARGV, st.just({}), TEXT, TEXT, st.just(()), st.none() | TEXT, TEXT, st.just(600.0))
+LEVEL = st.builds(Level, st.integers(1, 64), st.sampled_from(LevelKind))
+TRANSLATION = st.builds(Translation, NAME, st.none() | VALUE, st.none() | VALUE, TEXT)
+ASKED = st.builds(
+    Asked,
+    candidate=CANDIDATE,
+    baseline_candidate=CANDIDATE,
+    launch=LAUNCH,
+    cells=st.lists(st.builds(Cell, LEVEL, st.just(Sampling())), max_size=3).map(tuple),
+    started_after=NUMBER,
+    model=TEXT,
+    longest_request=MAYBE,
+    engine=st.sampled_from(["", "llama.cpp", "vllm"]),
+    baseline_warnings=st.none() | LINES,
+    translations=st.lists(st.builds(Translation, NAME, st.none() | VALUE, st.none() | VALUE, TEXT), max_size=2).map(
+        tuple
+    ),
+)
+ANSWERS = st.lists(
+    st.builds(Answer, st.sampled_from("abcdefgh"), st.text(max_size=80), st.none() | TEXT, st.just("") | TEXT),
+    max_size=8,
+).map(tuple)
+PROBES = st.lists(st.builds(ProbeAnswers, ANSWERS, ANSWERS, st.none() | ANSWERS, st.integers(1, 64)), max_size=2)
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> MeasuredCell:
+    acceptance = st.builds(Acceptance, WHOLE, WHOLE, WHOLE, st.lists(NUMBER, max_size=4).map(tuple), TEXT)
+    records = st.lists(st.builds(record, st.sampled_from("ab"), MAYBE, MAYBE), max_size=3).map(tuple)
+    return cell(
+        draw(st.none() | acceptance),
+        counters=(draw(st.none() | COUNTERS), draw(st.none() | COUNTERS)),
+        records=draw(records),
+        requests=draw(st.dictionaries(st.sampled_from(Outcome), WHOLE, max_size=3)),
+        started=draw(NUMBER),
+    )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(ASKED, EVIDENCE, SEEN, PROBES, st.dictionaries(TEXT, measured(), max_size=2))
+def test_no_check_raises(
+    asked: Asked, evidence: Evidence, seen: Seen, probes: list[ProbeAnswers], cells: dict[str, MeasuredCell]
+) -> None:
+    observed = Observed(evidence, seen)
+    found = before_measuring(asked, observed, probes) + after_measuring(asked, observed, cells)
+    state_of(found)
+    for check in CHECKS:
+        check(asked, Observed(evidence, seen, tuple(probes), cells))
+    for finding in found.findings:
+        assert finding.seen
+        assert bool(finding.why and finding.advice) is (finding.status is not Status.OK)
+        assert not (finding.blocks_measurement and finding.status is Status.UNKNOWN)
+
+
+@given(ASKED)
+def test_nothing_seen_is_never_ok_for_what_must_be_seen(asked: Asked) -> None:
+    nothing = Observed(Evidence("", {}, ListenerOwner.UNKNOWN), Seen())
+    found = before_measuring(asked, nothing)
+    must = {"listener-is-ours", "process-alive", "started-after-deploy", "model-served", "speculation-live"}
+    must |= {"speculation-method", "output-valid", "new-warnings", "generation", "answers"}
+    statuses = {finding.check: finding.status for finding in found.findings}
+    assert {statuses[name] for name in must} == {Status.UNKNOWN}
