@@ -41,7 +41,7 @@ from spectune.domain.ports import (
     Target,
     Verifier,
 )
-from spectune.domain.redaction import redact
+from spectune.domain.redaction import redact, redact_text
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion
@@ -141,7 +141,7 @@ class Campaign:
                 self._verify_and_measure(number, asked, running, load_average)
         except EngineFailure as failure:
             named = self._rooms.engine.diagnose(failure)
-            return TrialState.INVALID, f"{named.kind}: {named.message}", named.log_tail[-_LOG_TAIL:]
+            return TrialState.INVALID, f"{named.kind}: {named.message}", redact_text(named.log_tail[-_LOG_TAIL:])
         state, reason = self._rooms.verifier.state(self._history.trials[number].verification)
         return state, reason, ""
 
@@ -215,7 +215,7 @@ class Campaign:
         def counters() -> Counters | None:
             return None if path is None else self._rooms.engine.read(running.observe((path,))).counters
 
-        return Target(launch.url, launch.model_id, counters, {}, launch.keep_alive)
+        return Target(launch.url, launch.model_id, counters, launch.headers, launch.keep_alive)
 
     def _cell_progress(self, number: int, cell: Cell, text: str) -> None:
         self._progress(number, f"{cell.label}: {text}")

@@ -11,6 +11,7 @@ from spectune.assemble.campaigns import (
     readable,
     unfinished,
     usable_cores,
+    without_secrets,
     writable,
 )
 from spectune.assemble.endpoints import Bench, Endpoint, bench, look, verify
@@ -31,5 +32,6 @@ __all__ = [
     "unfinished",
     "usable_cores",
     "verify",
+    "without_secrets",
     "writable",
 ]

@@ -22,6 +22,7 @@ from spectune.domain.events import CampaignOpened, Provenance
 from spectune.domain.finding import Answer, Verification
 from spectune.domain.history import History
 from spectune.domain.ports import Asked, CampaignRow, Engine, Observer, PromptSource
+from spectune.domain.redaction import redact, redact_settings
 from spectune.domain.spec import CampaignSpec, ServiceSpec, SpeculationSpace
 from spectune.domain.trial import MeasuredCell, TrialState
 from spectune.domain.workload import Prompt
@@ -195,8 +196,18 @@ def plan(prepared: Prepared) -> dict[str, str | list[str]]:
 
 def open_campaign(ledger: SqlLedger, prepared: Prepared) -> str:
     """Writes a new campaign's first event and returns its id."""
+    service = prepared.service
+    _, env = redact((), service.env)
+    shown = replace(service, args=redact_settings(service.args), env=env)
+    spec = without_secrets(prepared.spec)
     now = SystemClock().now()
-    return ledger.open(CampaignOpened(now, prepared.spec, prepared.service, prepared.baseline, prepared.provenance))
+    return ledger.open(CampaignOpened(now, spec, shown, prepared.baseline, prepared.provenance))
+
+
+def without_secrets(spec: CampaignSpec) -> CampaignSpec:
+    """The specification as the ledger keeps it. On resuming, secrets come from the campaign file again."""
+    _, env = redact((), spec.service.env)
+    return replace(spec, service=replace(spec.service, args=redact_settings(spec.service.args), env=env))
 
 
 def campaign(ledger: SqlLedger, campaign_id: str, prepared: Prepared, directory: Path, observer: Observer) -> Campaign:

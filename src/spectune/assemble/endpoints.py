@@ -155,7 +155,7 @@ def _evidence(pages: Mapping[str, Page]) -> Evidence:
 def _fetch(base: str, paths: Sequence[str], headers: Mapping[str, str]) -> dict[str, Page]:
     pages = {}
     try:
-        with httpx.Client(base_url=base, headers=dict(headers), timeout=_PAGE_TIMEOUT_S) as client:
+        with httpx.Client(base_url=base, headers=dict(headers), timeout=_PAGE_TIMEOUT_S, trust_env=False) as client:
             for path in paths:
                 try:
                     answer = client.get(path)

@@ -59,7 +59,7 @@ def report(
     """Write a campaign's report: one HTML file that needs no network, or Markdown, JSON, CSV."""
     data = _data(which, directory)
     if form is Format.HTML and (out is None or str(out) != "-"):
-        typer.echo(write_html(data, out or directory / f"{data.campaign_id}.html"))
+        typer.echo(write_html(data, out or directory / f"{data.campaign}.html"))
         return
     render = {
         Format.HTML: render_html,

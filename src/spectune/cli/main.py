@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -35,9 +36,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
-    ),
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     pass
 

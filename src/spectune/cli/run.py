@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,16 +23,21 @@ from spectune.domain.spec import CampaignSpec
 from spectune.domain.verdict import Conclusion
 from spectune.report import build, render_json, terminal_report
 
-File = typer.Argument(help="Campaign file; write one with: spectune init")
-New = typer.Option("--new", help="Begin anew, even if an interrupted campaign of this name could go on.")
-Binary = typer.Option("--engine-binary", help="llama-server to use; 'auto' takes PATH's, else builds one, once.")
+File = Annotated[Path, typer.Argument(help="Campaign file; write one with: spectune init", metavar="FILE")]
+New = Annotated[
+    bool, typer.Option("--new", help="Begin anew, even if an interrupted campaign of this name could go on.")
+]
+Binary = Annotated[
+    str, typer.Option("--engine-binary", help="llama-server to use; 'auto' takes PATH's, else builds one, once.")
+]
+Minutes = Annotated[float, typer.Option(min=0.5, help="Stop proposing after so many minutes.")]
 
 
 def demo(
     directory: Directory = Path("spectune-runs"),
-    binary: str = Binary,
-    minutes: float = typer.Option(9.0, min=0.5, help="Stop proposing after so many minutes."),
-    new: bool = New,
+    binary: Binary = "auto",
+    minutes: Minutes = 9.0,
+    new: New = False,
     as_json: Json = False,
 ) -> None:
     """Tune a real llama-server on this machine, with the built-in model and prompts (about 10 minutes).
@@ -42,16 +48,16 @@ def demo(
 
 
 def run(
-    file: Path = File,
+    file: File,
     directory: Directory = Path("spectune-runs"),
-    new: bool = New,
+    new: New = False,
     as_json: Json = False,
 ) -> None:
     """Run a campaign, or go on with one that was interrupted."""
     raise typer.Exit(_campaign(campaign_file.load(file), directory, new, as_json))
 
 
-def check(file: Path = File, as_json: Json = False) -> None:
+def check(file: File, as_json: Json = False) -> None:
     """Check all that can be checked without starting anything, and say what a run would do."""
     spec = campaign_file.load(file)
     with preparing() as progress:
@@ -87,7 +93,7 @@ def _to_go_on_with(found: tuple[str, History] | None, prepared: assemble.Prepare
     if found is None:
         return None
     campaign_id, history = found
-    if replace(history.opened.spec, budget=prepared.spec.budget) != prepared.spec:
+    if replace(history.opened.spec, budget=prepared.spec.budget) != assemble.without_secrets(prepared.spec):
         raise InputError(
             f"campaign {campaign_id} was interrupted, and the settings are no longer those it began with",
             "Put them back to go on with it (the budget may change), or begin anew with --new.",

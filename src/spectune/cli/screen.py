@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from spectune.domain.errors import EngineFailure, SpectuneError
 
 _PLAIN_WIDTH = 120
+_PLAIN_PROGRESS_S = 20.0
 
 
 def results() -> Console:
@@ -50,19 +52,18 @@ class Preparing:
         self._bar = bar
         self._task: TaskID | None = bar.add_task("preparing", total=None) if bar else None
         self._said = ""
+        self._quiet_until = time.monotonic() + 2.0
 
     def __call__(self, text: str, fraction: float | None) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task, description=text, completed=100 * (fraction or 0), total=100 if fraction else None
             )
-        elif self._milestone(text, fraction) != self._said:
-            self._said = self._milestone(text, fraction)
-            self._console.print(self._said, markup=False, highlight=False, soft_wrap=True)
-
-    def _milestone(self, text: str, fraction: float | None) -> str:
-        """Without a terminal, a build of minutes is told in steps of ten per cent."""
-        return text if fraction is None else f"{text.split(',')[0]} {10 * int(10 * fraction)} %"
+        elif text != self._said and (fraction is None or time.monotonic() >= self._quiet_until):
+            self._said = text
+            self._quiet_until = time.monotonic() + _PLAIN_PROGRESS_S
+            percent = "" if fraction is None else f"  {100 * fraction:.0f} %"
+            self._console.print(text + percent, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

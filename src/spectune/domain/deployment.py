@@ -53,6 +53,8 @@ class Launch:
         counters_path: page with the server's counters, None where the engine has none.
         model_id: what /v1/models must name.
         ready_timeout_s: give up after this long without a new log line.
+        headers: for every request, the API key among them.
+        unset: variables of this process that the server must not inherit; a trailing * stands for any ending.
         keep_alive: whether a connection may carry another request after a stream; some servers close it without a word.
     """
 
@@ -65,6 +67,8 @@ class Launch:
     model_id: str
     ready_timeout_s: float = 600.0
     keep_alive: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

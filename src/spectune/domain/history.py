@@ -102,9 +102,7 @@ class History:
     @property
     def candidates(self) -> Mapping[str, Candidate]:
         """Every candidate that was tried, by id, in the order of first trial."""
-        return {trial.candidate.id: trial.candidate for trial in reversed(self.ordered)} | {
-            trial.candidate.id: trial.candidate for trial in self.ordered
-        }
+        return {trial.candidate.id: trial.candidate for trial in self.ordered}
 
     @property
     def incumbent(self) -> Candidate:
@@ -136,6 +134,6 @@ def _advance(trial: Trial, event: Deployed | Verified | Measured | TrialEnded | 
             cell = MeasuredCell(event.measurement, event.records)
             return replace(trial, cells={**trial.cells, event.measurement.cell.key: cell})
         case TrialEnded():
-            return replace(trial, state=event.state, state_reason=event.reason, ended_at=event.at)
+            return replace(trial, state=event.state, state_reason=event.reason, log=event.log, ended_at=event.at)
         case Decided():
             return replace(trial, verdict=event.verdict)

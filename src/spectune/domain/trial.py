@@ -48,6 +48,7 @@ class Trial:
     attempt: 1, unless earlier attempts were cut off.
     purpose, reason: why it was proposed.
     state, state_reason: how it ended; for INVALID the reason is a short key with words after a colon.
+    log: the end of the server's log where the trial failed.
     answers: greedy answers to the probe prompts, for comparison with the baseline's.
     cells: cell key -> what was measured.
     started_at, ended_at: seconds since the epoch.
@@ -61,6 +62,7 @@ class Trial:
     started_at: float
     state: TrialState = TrialState.RUNNING
     state_reason: str = ""
+    log: str = ""
     deployment: Deployment | None = None
     verification: Verification = field(default_factory=Verification)
     answers: tuple[Answer, ...] = ()

@@ -101,11 +101,14 @@ class HttpLoad:
     def ask(self, target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
         return _run(self._answers(target, list(prompts), concurrency))
 
+    def _pool(self, target: Target, size: int) -> Pool:
+        return Pool(target.url, size, self._timeouts, reuse=target.keep_alive)
+
     async def _closed_loop(
         self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: Callable[[str], None]
     ) -> _Run:
         users = cell.level.users
-        async with Pool(target.url, users, self._timeouts) as pool:
+        async with self._pool(target, users) as pool:
             send = _sender(pool, target, cell.sampling)
             load = ClosedLoop(users, limits, prompts, send, pool.cancel, lambda kept: progress(_words(kept)))
             lags: list[float] = []
@@ -121,7 +124,7 @@ class HttpLoad:
 
     async def _answers(self, target: Target, prompts: list[Prompt], concurrency: int) -> tuple[Answer, ...]:
         turns = asyncio.Semaphore(concurrency)
-        async with Pool(target.url, concurrency, self._timeouts) as pool:
+        async with self._pool(target, concurrency) as pool:
             send = _sender(pool, target, _GREEDY)
 
             async def one(prompt: Prompt) -> Answer:

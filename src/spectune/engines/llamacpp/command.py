@@ -112,8 +112,15 @@ def launch(service: Service, candidate: Candidate) -> Launch:
         counters_path=COUNTERS_PATH,
         model_id=service.model_id,
         ready_timeout_s=service.ready_timeout_s,
+        headers=_authorization(server.get("api-key")),
+        unset=("LLAMA_ARG_*",),  # would add to the command line unseen
         keep_alive=False,  # it promises keep-alive after a stream, and closes the connection
     )
+
+
+def _authorization(keys: KnobValue | None) -> dict[str, str]:
+    """The header for a server that asks for a key; of several keys, separated by commas, any will do."""
+    return {"Authorization": f"Bearer {str(keys).split(',')[0].strip()}"} if keys is not None else {}
 
 
 def _service_args(service: Service) -> dict[str, KnobValue]:

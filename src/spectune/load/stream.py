@@ -1,0 +1,367 @@
+"""What a recorded stream says: bytes -> server-sent events -> tokens, text, usage. Pure functions over wire's pieces.
+
+Nothing here raises, whatever the bytes are: a stream is what it is, and the fields of ParsedStream say what was wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+Piece = tuple[int, bytes]
+"""(arrival in ns, bytes)"""
+Event = tuple[int, bytes]
+"""(arrival in ns of the piece that completed the event, its data)"""
+
+_BOM = b"\xef\xbb\xbf"
+_DATA = b"data: "
+_BLANK = b"\n\n"
+_DONE = b"[DONE]"
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedStream:
+    """One streamed answer.
+
+    An event carries output if it brings text, reasoning, part of a tool call, or token ids without text (a server may
+    hold text back until a character is whole). A role without content does not count. Counts of tokens and drafts are
+    the server's own; the last word of the stream holds.
+
+    Attributes:
+        first_token_ns, last_token_ns: first and last event that carries output; None where there is none.
+        chunk_stamps_ns: all of them. One event may carry several tokens, so their number is no number of tokens.
+        text, reasoning, tool_calls: the answer; of tool calls the arguments.
+        finish_reason: as the server tells; llama.cpp's stop_type in OpenAI's words.
+        done: [DONE] was seen.
+        usage_output_tokens, usage_prompt_tokens, cached_prompt_tokens: from `usage`, or llama.cpp's `timings`.
+        drafted, accepted: draft tokens of this request, where the engine sends them.
+        token_ids: how many token ids came with the events; None where none did.
+        error: message of an error inside the stream.
+        malformed: events that are not JSON objects.
+        model: as the server tells.
+    """
+
+    first_token_ns: int | None
+    last_token_ns: int | None
+    chunk_stamps_ns: tuple[int, ...]
+    text: str
+    reasoning: str
+    tool_calls: str
+    finish_reason: str | None
+    done: bool
+    usage_output_tokens: int | None
+    usage_prompt_tokens: int | None
+    cached_prompt_tokens: int | None
+    drafted: int | None
+    accepted: int | None
+    token_ids: int | None
+    error: str | None
+    malformed: int
+    model: str | None
+
+
+def parse_stream(pieces: Iterable[Piece]) -> ParsedStream:
+    """Reads a whole stream of /v1/chat/completions, /v1/completions or llama.cpp's /completion."""
+    answer = _Answer()
+    stamp = 0
+    for stamp, data in pieces:
+        answer.feed(stamp, data)
+    return answer.finish(stamp)
+
+
+def decode_sse(pieces: Iterable[Piece]) -> Iterator[Event]:
+    """Decodes server-sent events however they are cut into pieces; only `data` is kept.
+
+    At the end of the stream an event without its closing blank line is still taken, since some servers leave it out,
+    but not a line without its end, unless it says [DONE].
+    """
+    decoder = _Decoder()
+    stamp = 0
+    for stamp, data in pieces:
+        for payload in decoder.feed(data):
+            yield stamp, payload
+    for payload in decoder.finish():
+        yield stamp, payload
+
+
+class _Decoder:
+    """Incremental decoder after the HTML standard: CR, LF and CRLF end lines, a blank line ends an event."""
+
+    def __init__(self) -> None:
+        self.is_between = True  # nothing is pending
+        self._first_line = True
+        self._after_cr = False
+        self._line: list[bytes] = []  # an unfinished line, joined when it ends so that a giant one costs no more
+        self._data: list[bytes] = []  # data lines of an unfinished event
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Takes the next bytes and returns the data of the events that they complete."""
+        if self._after_cr and piece.startswith(b"\n"):
+            piece = piece[1:]
+            self._after_cr = False
+        if not piece:
+            return []
+        self._after_cr = piece.endswith(b"\r")
+        self._line.append(piece)
+        events: list[bytes] = []
+        if piece.find(b"\n") >= 0 or piece.find(b"\r") >= 0:
+            *lines, rest = _LINE_END.split(b"".join(self._line))
+            self._line = [rest] if rest else []
+            for line in lines:
+                self._end_line(line, events)
+        self.is_between = not (self._line or self._data or self._after_cr)
+        return events
+
+    def finish(self) -> list[bytes]:
+        """Returns the data of an event that the end of the stream completes, if there is one."""
+        events: list[bytes] = []
+        line = b"".join(self._line)
+        if line.removeprefix(b"data:").strip() == _DONE:
+            self._end_line(line, events)
+        self._end_line(b"", events)
+        return events
+
+    def _end_line(self, line: bytes, events: list[bytes]) -> None:
+        if self._first_line:
+            self._first_line = False
+            line = line.removeprefix(_BOM)
+        if not line:
+            if self._data:
+                events.append(b"\n".join(self._data))
+                self._data.clear()
+        elif line.startswith(b"data:"):
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        elif line == b"data":
+            self._data.append(b"")
+
+
+class _Answer:
+    """Gathers one stream.
+
+    Its events hardly differ but for one string. The first one with output becomes a template: those that begin and end
+    with the same bytes need no decoding but of the string between.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = _Decoder()
+        self._parts: dict[str, list[str]] = {"text": [], "reasoning": [], "tool_calls": []}
+        self._stamps: list[int] = []
+        self._facts: dict[str, Any] = {}
+        self._token_ids: int | None = None
+        self._malformed = 0
+        self._prefix = self._suffix = b""  # up to the opening quote of the string, and from the closing one
+        self._into = self._parts["text"]
+        self._tries = 3  # how often to learn a template before one has been of use
+
+    def feed(self, stamp: int, data: bytes) -> None:
+        if not self._decoder.is_between or not data.startswith(_DATA) or data.find(b"\r") >= 0:
+            self._take(stamp, self._decoder.feed(data))
+            return
+        *payloads, last = data[len(_DATA) :].split(_BLANK + _DATA)
+        if last.endswith(_BLANK):
+            payloads.append(last[: -len(_BLANK)])
+            last = b""
+        self._take(stamp, payloads)
+        if last:
+            self._take(stamp, self._decoder.feed(_DATA + last))
+
+    def _take(self, stamp: int, payloads: list[bytes]) -> None:
+        for payload in payloads:
+            if self._prefix and payload.startswith(self._prefix) and payload.endswith(self._suffix):
+                try:
+                    text = orjson.loads(payload[len(self._prefix) - 1 : len(payload) - len(self._suffix) + 1])
+                except orjson.JSONDecodeError:
+                    text = ""
+                if text:
+                    self._into.append(text)
+                    self._stamps.append(stamp)
+                    self._tries = 3
+                    continue
+            self._add(stamp, payload)
+
+    def _add(self, stamp: int, payload: bytes) -> None:
+        if payload.strip() == _DONE:
+            self._facts["done"] = True
+            return
+        message = _decode(payload)
+        if message is None:
+            self._malformed += bool(payload)
+            return
+        reading = _read(message)
+        self._facts |= reading.facts
+        if "model" not in self._facts and (model := _string(message.get("model"))):
+            self._facts["model"] = model
+        for kind, _, text in reading.fragments:
+            self._parts[kind].append(text)
+        if reading.token_ids is not None:
+            self._token_ids = (self._token_ids or 0) + reading.token_ids
+        if reading.fragments or reading.called or reading.token_ids:
+            self._stamps.append(stamp)
+        if self._tries and reading.is_only_text:
+            self._tries -= 1
+            kind, key, _ = reading.fragments[0]
+            self._prefix, self._suffix = _learn(payload, kind, key)
+            self._into = self._parts[kind]
+
+    def finish(self, stamp: int) -> ParsedStream:
+        self._take(stamp, self._decoder.finish())
+        facts = self._facts
+        return ParsedStream(
+            first_token_ns=self._stamps[0] if self._stamps else None,
+            last_token_ns=self._stamps[-1] if self._stamps else None,
+            chunk_stamps_ns=tuple(self._stamps),
+            text="".join(self._parts["text"]),
+            reasoning="".join(self._parts["reasoning"]),
+            tool_calls="".join(self._parts["tool_calls"]),
+            finish_reason=facts.get("finish_reason"),
+            done="done" in facts,
+            usage_output_tokens=facts.get("usage_output_tokens", facts.get("timings_output_tokens")),
+            usage_prompt_tokens=facts.get("usage_prompt_tokens", facts.get("timings_prompt_tokens")),
+            cached_prompt_tokens=facts.get("cached_prompt_tokens", facts.get("timings_cached_tokens")),
+            drafted=facts.get("drafted"),
+            accepted=facts.get("accepted"),
+            token_ids=self._token_ids,
+            error=facts.get("error"),
+            malformed=self._malformed,
+            model=facts.get("model"),
+        )
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What one message says."""
+
+    fragments: list[tuple[str, str, str]] = field(default_factory=list)  # field of ParsedStream, key in JSON, text
+    called: bool = False  # a tool call was named
+    token_ids: int | None = None
+    facts: dict[str, Any] = field(default_factory=dict)  # of which the last message that states one holds
+
+    @property
+    def is_only_text(self) -> bool:
+        return len(self.fragments) == 1 and not (self.called or self.facts) and self.token_ids is None
+
+
+def _decode(payload: bytes) -> dict[str, Any] | None:
+    try:
+        message = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _learn(payload: bytes, kind: str, key: str) -> tuple[bytes, bytes]:
+    """Splits an event around the one string that it carries; empty if that cannot be done beyond doubt."""
+    found = re.search(rb'"' + key.encode() + rb'"\s*:\s*"((?:[^"\\]++|\\.)*+)"', payload)
+    if not found:
+        return b"", b""
+    prefix, suffix = payload[: found.start(1)], payload[found.end(1) :]
+    # Only another text in this very place proves that it is the string that was read.
+    probe = _decode(prefix + b"#" + suffix)
+    same = probe is not None and _read(probe).fragments == [(kind, key, "#")]
+    return (prefix, suffix) if same else (b"", b"")
+
+
+def _read(message: dict[str, Any]) -> _Reading:
+    reading = _Reading()
+    facts = reading.facts
+    choices = message.get("choices")
+    if isinstance(choices, list):
+        for choice in choices:
+            if isinstance(choice, dict):
+                _read_choice(choice, reading)
+    elif "stop" in message and "prompt_progress" not in message:
+        _read_native(message, reading)
+    if usage := _mapping(message.get("usage")):
+        _note(facts, "usage_output_tokens", usage.get("completion_tokens"))
+        _note(facts, "usage_prompt_tokens", usage.get("prompt_tokens"))
+        _note(facts, "cached_prompt_tokens", _mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+    _read_counts(message, facts)
+    error = message.get("error") or (message if message.get("object") == "error" else None)
+    if error:
+        facts["error"] = _string(_mapping(error).get("message")) or _string(error) or orjson.dumps(error).decode()
+    return reading
+
+
+def _read_choice(choice: dict[str, Any], reading: _Reading) -> None:
+    fragments = reading.fragments
+    if text := _string(choice.get("text")):
+        fragments.append(("text", "text", text))
+    if delta := _mapping(choice.get("delta")):
+        for key in ("reasoning_content", "reasoning"):  # two names for one thing; some engines send both
+            if text := _string(delta.get(key)):
+                fragments.append(("reasoning", key, text))
+                break
+        if text := _string(delta.get("content")):
+            fragments.append(("text", "content", text))
+        calls = delta.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = _mapping(_mapping(call).get("function"))
+            if text := _string(function.get("arguments")):
+                fragments.append(("tool_calls", "arguments", text))
+            reading.called = reading.called or bool(_string(function.get("name")))
+    if "token_ids" in choice:
+        _count_ids(reading, choice["token_ids"])
+    if finish_reason := _string(choice.get("finish_reason")):
+        reading.facts["finish_reason"] = finish_reason
+    _read_counts(choice, reading.facts)
+
+
+def _read_native(message: dict[str, Any], reading: _Reading) -> None:
+    """llama.cpp's /completion: no choices, the text on top, and a last message with `stop` true."""
+    if text := _string(message.get("content")):
+        reading.fragments.append(("text", "content", text))
+    _count_ids(reading, message.get("tokens"))
+    _note(reading.facts, "usage_output_tokens", message.get("tokens_predicted"))
+    _note(reading.facts, "usage_prompt_tokens", message.get("tokens_evaluated"))
+    if message["stop"] is True:
+        reading.facts["finish_reason"] = "length" if message.get("stop_type") == "limit" else "stop"
+
+
+def _read_counts(holder: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Counts of drafts and tokens in the places where engines put them."""
+    if "timings" in holder:  # llama.cpp
+        timings = _mapping(holder["timings"])
+        _note(facts, "drafted", timings.get("draft_n"))
+        _note(facts, "accepted", timings.get("draft_n_accepted"))
+        _note(facts, "timings_output_tokens", timings.get("predicted_n"))
+        cached, computed = _count(timings.get("cache_n")), _count(timings.get("prompt_n"))
+        _note(facts, "timings_cached_tokens", cached)
+        _note(facts, "timings_prompt_tokens", computed if cached is None or computed is None else cached + computed)
+    if "metrics" in holder:  # vLLM
+        drafting = _mapping(_mapping(holder["metrics"]).get("speculative_decoding"))
+        _note(facts, "drafted", drafting.get("num_draft_tokens"))
+        _note(facts, "accepted", drafting.get("num_accepted_draft_tokens"))
+    if "sglext" in holder or "meta_info" in holder:  # SGLang
+        details = _mapping(_mapping(holder.get("sglext")).get("spec_tokens_details"))
+        details = details or _mapping(holder.get("meta_info"))
+        _note(facts, "drafted", details.get("spec_num_proposed_drafts", details.get("spec_proposed_drafts")))
+        _note(facts, "accepted", details.get("spec_num_correct_drafts", details.get("spec_accepted_drafts")))
+        _note(facts, "cached_prompt_tokens", details.get("cached_tokens"))
+
+
+def _count_ids(reading: _Reading, ids: object) -> None:
+    if isinstance(ids, list):
+        reading.token_ids = (reading.token_ids or 0) + len(ids)
+
+
+def _note(facts: dict[str, Any], name: str, value: object) -> None:
+    count = _count(value)
+    if count is not None:
+        facts[name] = count
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

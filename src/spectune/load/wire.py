@@ -1,0 +1,418 @@
+"""The hot path of the load client: one HTTP/1.1 exchange, recorded now and parsed later.
+
+A `Pool` keeps connections open to one server. `Pool.exchange` writes one encoded request and returns how it ended, when
+the request left, and every piece of the body with its time of arrival. Nothing but HTTP's framing is decoded here, so a
+late stamp is the machine's doing and not the parser's.
+
+All times are `time.perf_counter_ns()`: on Linux CLOCK_MONOTONIC, the same clock in every process of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import ssl as tls
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from http import HTTPStatus
+from time import perf_counter_ns
+from typing import Any, Self, cast
+from urllib.parse import SplitResult, urlsplit
+
+import httptools
+
+_SWEEP_S = 0.05
+_OPENING_AT_ONCE = 16
+
+
+class Outcome(StrEnum):
+    """How an exchange ended, as far as HTTP can tell; whether the stream inside was whole is for its parser to say."""
+
+    COMPLETE = "complete"  # a 2xx answer, up to its end
+    HTTP_ERROR = "http-error"  # any other status; the pieces hold what there was of the body
+    PROTOCOL_ERROR = "protocol-error"  # the peer does not speak HTTP/1.1, or answered more than was asked
+    CONNECT_FAILED = "connect-failed"  # refused, unresolvable, or a TLS failure
+    RESET = "reset"  # the connection broke, or was closed before any answer
+    TRUNCATED = "truncated"  # the connection was closed in an orderly way within the answer
+    TIMED_OUT_CONNECT = "timeout-connect"
+    TIMED_OUT_FIRST = "timeout-first-token"
+    TIMED_OUT_IDLE = "timeout-idle"
+    CANCELLED = "cancelled"  # ended by this side
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits of one exchange in seconds, kept to within 50 ms.
+
+    Attributes:
+        connect_s: for opening a connection, TLS included.
+        first_byte_s: from the request to the first byte of the body; early headers do not stop it.
+        idle_s: between two pieces of the body.
+    """
+
+    connect_s: float = 10.0
+    first_byte_s: float = 120.0
+    idle_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RawExchange:
+    """One request and what came back.
+
+    Attributes:
+        outcome: how it ended.
+        status: HTTP status, None where no answer began.
+        sent_ns: immediately before the system call that hands the request to the kernel, or, where a plain socket does
+            not take all of it at once, when it has taken the rest. 0 where nothing was written.
+        pieces: the body as it was read, (arrival in ns, bytes). Where it is cut says nothing about events.
+        end_ns: when the end of the answer, or what came in its place, was seen.
+        detail: what went wrong, for people.
+    """
+
+    outcome: Outcome
+    status: int | None
+    sent_ns: int
+    pieces: tuple[tuple[int, bytes], ...]
+    end_ns: int
+    detail: str = ""
+
+
+def encode_request(url: str, path: str, body: bytes, headers: Mapping[str, str], method: str = "POST") -> bytes:
+    """Encodes a whole request for `Pool.exchange`, ahead of its time.
+
+    Args:
+        url: of the server; a path in it is put before `path`.
+        path: of the endpoint.
+        body: JSON, or empty.
+        headers: added to Host, Content-Length and Content-Type, or replacing the defaults of the last two.
+        method: POST unless said otherwise.
+
+    Raises:
+        ValueError: the URL is not http(s)://host[:port], or something would break out of its line.
+    """
+    server = _split(url)
+    fields = {"host": ("Host", server.netloc), "content-type": ("Content-Type", "application/json")}
+    fields |= {name.lower(): (name, value.strip()) for name, value in headers.items()}
+    fields["content-length"] = ("Content-Length", str(len(body)))
+    target = server.path.rstrip("/") + "/" + path.lstrip("/")
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.values())]
+    # Values are not quoted in the error: one of them is the API key.
+    if " " in target or not all(line.isprintable() for line in lines):
+        raise ValueError("a header or the path of the request has a space or a character that HTTP does not allow")
+    if not all(name.replace("-", "").replace("_", "").isalnum() for name in fields):
+        raise ValueError(f"not a name of an HTTP header, among: {', '.join(headers)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+class Pool:
+    """Keep-alive connections to one server; an async context manager that opens them ahead.
+
+    An exchange takes an idle connection, or opens one more: a pool never lets a request wait, which would hide how late
+    the generator is. `opened` counts connections; above `size`, some exchanges had to connect first.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        size: int,
+        timeouts: Timeouts | None = None,
+        ssl: tls.SSLContext | None = None,
+        reuse: bool = True,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            url: of the server; its path is ignored.
+            size: connections that `open` brings up.
+            timeouts: of every exchange.
+            ssl: for https; by default certificates are verified as usual.
+            reuse: False opens a connection for every exchange, for servers that say keep-alive and then close.
+
+        Raises:
+            ValueError: the URL is not http(s)://host[:port], or has TLS settings without https.
+        """
+        server = _split(url)
+        secure = server.scheme == "https"
+        if ssl and not secure:
+            raise ValueError("TLS settings for a URL that is not https")
+        self.timeouts = timeouts or Timeouts()
+        self.opened = 0
+        self._address = (server.hostname or "", server.port or (443 if secure else 80))
+        self._ssl = (ssl or tls.create_default_context()) if secure else None
+        self._size = size
+        self.reuse = reuse
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._all: set[_Connection] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_due_ns = 0
+        self._closing = False
+        self._all_closed: asyncio.Future[None] | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Exchanges whose request has been written and whose end has not been seen."""
+        return len(self._busy)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> int:
+        """Connects until `size` connections are idle, and returns how many are.
+
+        What cannot be opened is left to the exchange that needs it, which tells why.
+        """
+        # A server with a short accept queue drops a flood of connections, and each of them tries again after 1 s.
+        turns = asyncio.Semaphore(_OPENING_AT_ONCE)
+
+        async def connect() -> None:
+            async with turns:
+                self._idle.append(await self._connect())
+
+        await asyncio.gather(*(connect() for _ in range(self._size - len(self._idle))), return_exceptions=True)
+        return len(self._idle)
+
+    async def exchange(self, request: bytes) -> RawExchange:
+        """Writes an encoded request and returns what came of it; nothing that the network or the server does raises.
+
+        A connection that the server closed while it was idle is replaced before anything is written on it; nothing is
+        ever sent twice. Cancelling the calling task closes the connection.
+        """
+        connection = self._take_idle()
+        if connection is None:
+            try:
+                connection = await self._connect()
+            except TimeoutError as error:
+                detail = str(error) or f"no connection after {self.timeouts.connect_s:g} s"
+                return RawExchange(Outcome.TIMED_OUT_CONNECT, None, 0, (), perf_counter_ns(), detail)
+            except (OSError, UnicodeError) as error:  # the latter: a name that DNS could not hold
+                return RawExchange(Outcome.CONNECT_FAILED, None, 0, (), perf_counter_ns(), _name(error))
+        if self._closing:
+            connection.close()
+            return RawExchange(Outcome.CANCELLED, None, 0, (), perf_counter_ns())
+        try:
+            return await connection.start(request)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+
+    def cancel(self) -> int:
+        """Ends all exchanges in flight as CANCELLED, with what they have received, and returns how many there were."""
+        busy = list(self._busy)
+        for connection in busy:
+            connection.close()
+        return len(busy)
+
+    async def close(self) -> None:
+        """Cancels what is in flight and returns when every connection is closed, descriptor and all."""
+        self._closing = True
+        for connection in list(self._all):
+            connection.close()
+        if self._sweeper:
+            self._sweeper.cancel()
+        if self._all:
+            self._all_closed = asyncio.get_running_loop().create_future()
+            await self._all_closed
+
+    def _take_idle(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> _Connection:
+        make = asyncio.get_running_loop().create_connection
+        async with asyncio.timeout(self.timeouts.connect_s):
+            _, connection = await make(lambda: _Connection(self), *self._address, ssl=self._ssl)
+        return connection
+
+    def _sweep(self) -> None:
+        """Ends what has timed out. One timer for the whole pool: one for every piece would cost more than the piece."""
+        now = perf_counter_ns()
+        # After a long pause of this process, answers may lie unread: judge only at the next turn.
+        if now - self._sweep_due_ns < 1_000_000_000:
+            for connection in list(self._busy):
+                connection.check_deadline(now)
+        self._sweeper = self._next_sweep() if self._busy else None
+
+    def _next_sweep(self) -> asyncio.TimerHandle:
+        self._sweep_due_ns = perf_counter_ns() + int(_SWEEP_S * 1e9)
+        return asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+    def _made(self, connection: _Connection) -> None:
+        self.opened += 1
+        self._all.add(connection)
+
+    def _started(self, connection: _Connection) -> None:
+        self._busy.add(connection)
+        self._sweeper = self._sweeper or self._next_sweep()
+
+    def _ended(self, connection: _Connection, reusable: bool) -> None:
+        self._busy.discard(connection)
+        if reusable:
+            self._idle.append(connection)
+
+    def _lost(self, connection: _Connection) -> None:
+        self._all.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._all_closed and not self._all and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection with the exchange on it, if any; also what its parser reports to (the methods named on_...)."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport
+        self._future: asyncio.Future[RawExchange] | None = None
+        self._bodies: list[bytes] = []
+        self._stamps: list[int] = []
+        self._stops: list[int] = []  # how many bodies there were after the read of the same index in stamps
+        self._seen = 0
+        self._status: int | None = None
+        self._answers = 0
+        self._sent_ns = 0
+        self._has_length = self._keep_alive = self._unsent = False
+        # The parser calls list.append itself: a chunk of the body costs no Python frame.
+        self.on_body = self._bodies.append
+        self._parser: Any = httptools.HttpResponseParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        stamp = perf_counter_ns()
+        if self._future is None:  # nobody asked, so nothing that comes on this connection can be trusted
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._end(Outcome.PROTOCOL_ERROR, _name(error), stamp)
+            return
+        seen = len(self._bodies)
+        if seen > self._seen:
+            self._seen = seen
+            self._stamps.append(stamp)
+            self._stops.append(seen)
+        if self._answers:
+            self._end_answered(stamp)
+
+    def is_usable(self) -> bool:
+        """Whether the peer has kept the connection open, even if the loop has not yet noticed that it did not."""
+        return not self._transport.is_closing() and not self._poll.poll(0)
+
+    def start(self, request: bytes) -> asyncio.Future[RawExchange]:
+        self._future = asyncio.get_running_loop().create_future()
+        self._seen = self._answers = 0
+        self._status = None
+        self._has_length = self._keep_alive = self._unsent = False
+        self._pool._started(self)
+        self._sent_ns = perf_counter_ns()
+        self._transport.write(request)
+        return self._future
+
+    def close(self) -> None:
+        """Closes the connection; an exchange on it ends as CANCELLED."""
+        self._end(Outcome.CANCELLED, "", perf_counter_ns())
+        self._transport.abort()
+
+    def check_deadline(self, now: int) -> None:
+        limits = self._pool.timeouts
+        if self._stamps:
+            if now - self._stamps[-1] > limits.idle_s * 1e9:
+                self._end(Outcome.TIMED_OUT_IDLE, f"nothing for {limits.idle_s:g} s within the answer", now)
+        elif now - self._sent_ns > limits.first_byte_s * 1e9:
+            self._end(Outcome.TIMED_OUT_FIRST, f"no answer after {limits.first_byte_s:g} s", now)
+
+    def _end_answered(self, stamp: int) -> None:
+        if self._answers > 1:
+            self._end(Outcome.PROTOCOL_ERROR, "more than one answer to one request", stamp)
+            return
+        outcome, detail = _judge(self._status)
+        self._end(outcome, detail, stamp, reusable=self._pool.reuse and self._keep_alive and not self._unsent)
+
+    def _end(self, outcome: Outcome, detail: str, end_ns: int, reusable: bool = False) -> None:
+        future, self._future = self._future, None
+        if future is None:
+            return
+        pieces: list[tuple[int, bytes]] = []
+        start = 0
+        for stamp, stop in zip(self._stamps, self._stops, strict=True):
+            bodies = self._bodies[start:stop]
+            pieces.append((stamp, bodies[0] if len(bodies) == 1 else b"".join(bodies)))
+            start = stop
+        for kept in (self._bodies, self._stamps, self._stops):
+            kept.clear()
+        if not future.done():
+            future.set_result(RawExchange(outcome, self._status, self._sent_ns, tuple(pieces), end_ns, detail))
+        self._pool._ended(self, reusable)
+        if not reusable:
+            self._transport.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._has_length = True
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+
+    def on_message_complete(self) -> None:
+        if self._status and self._status >= 200:  # 1xx only announces the answer
+            self._answers += 1
+            self._keep_alive = self._parser.should_keep_alive()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # pause_writing then tells of whatever is not taken at once. (With high=0, TLS would pause on nothing.)
+        self._transport.set_write_buffer_limits(high=1, low=0)
+        self._poll = select.poll()
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        self._pool._made(self)
+
+    def pause_writing(self) -> None:
+        self._unsent = True
+
+    def resume_writing(self) -> None:
+        if self._unsent:
+            self._unsent = False
+            self._sent_ns = perf_counter_ns()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        now = perf_counter_ns()
+        outcome, detail = _judge(self._status)
+        if self._status is None:
+            self._end(Outcome.RESET, f"no answer: {_name(error) if error else 'the connection was closed'}", now)
+        elif outcome is not Outcome.COMPLETE or (not error and not self._has_length):
+            self._end(outcome, detail, now)  # an answer without a length ends with the connection
+        elif error:
+            self._end(Outcome.RESET, _name(error), now)
+        else:
+            self._end(Outcome.TRUNCATED, "the connection was closed within the answer", now)
+        self._pool._lost(self)
+        del self._parser  # it points back here, and a cycle would wait for the collector
+
+
+def _split(url: str) -> SplitResult:
+    server = urlsplit(url)
+    if server.scheme not in ("http", "https") or not server.hostname or server.username is not None:
+        # The URL itself may carry a password.
+        raise ValueError(f"expected http(s)://host[:port], got scheme {server.scheme!r} and host {server.hostname!r}")
+    return server
+
+
+def _judge(status: int | None) -> tuple[Outcome, str]:
+    if status is not None and 200 <= status < 300:
+        return Outcome.COMPLETE, ""
+    phrases = [known.phrase for known in HTTPStatus if known == status]
+    return Outcome.HTTP_ERROR, " ".join(["HTTP", str(status), *phrases])
+
+
+def _name(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from spectune.domain.estimate import Estimate
+from spectune.domain.history import History
+from spectune.domain.measurement import Doubt
+from spectune.domain.trial import Purpose
+from spectune.domain.verdict import Decision, Verdict
+from spectune.report.candidates import dominates
+from spectune.report.data import build
+from spectune.report.model import AnswerKind, FrontierPoint, Held, NoteKind
+from tests.report import sample
+
+DATA = build(sample.decided(), "c1")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "headline"),
+    [
+        ("decided", AnswerKind.CHANGE, "Use draft k=3: per-user speed +"),
+        ("nothing-better", AnswerKind.STAY, "Keep what you have (none): nothing provably beats it."),
+        ("broken-baseline", AnswerKind.UNDECIDED, "No decision"),
+        ("running", AnswerKind.UNFINISHED, "Not finished: after 2 trials, draft k=1 leads"),
+        ("just-opened", AnswerKind.UNFINISHED, "Not finished: 0 trials done, nothing comparable yet."),
+    ],
+)
+def test_headline(name: str, kind: AnswerKind, headline: str) -> None:
+    answer = build(sample.HISTORIES[name](), "c1").answer
+    assert answer.kind is kind
+    assert answer.headline.startswith(headline)
+
+
+def test_the_answer_names_the_flags_that_differ_from_the_baseline() -> None:
+    assert DATA.answer.add == (
+        f"--model-draft {sample.DRAFT_MODEL}",
+        "--spec-type draft-simple",
+        "--spec-draft-n-max 3",
+    )
+    assert DATA.answer.drop == ()
+    assert DATA.answer.command.startswith("/usr/local/bin/llama-server -m ")
+
+
+def test_the_answer_names_what_it_costs() -> None:
+    costs = {cost.name: (cost.before, cost.after) for cost in DATA.answer.costs}
+    assert costs["KV cache memory"] == ("176\u00a0MiB", "188\u00a0MiB")
+    assert costs["KV room"][0] == costs["KV room"][1]
+
+
+def test_constraints_are_three_valued() -> None:
+    held = {check.name: check.held for check in DATA.answer.constraints}
+    assert held == {"KV room": Held.YES, "requests at a time": Held.YES, "slowdown at any level": Held.YES}
+    tight = sample.decided()
+    constraints = replace(tight.opened.spec.constraints, min_kv_tokens=9000, max_slowdown=0.0)
+    spec = replace(tight.opened.spec, constraints=constraints)
+    checks = build(replace(tight, opened=replace(tight.opened, spec=spec)), "c1").answer.constraints
+    assert checks[0].held is Held.NO
+
+
+def test_notes_carry_what_a_reader_must_know() -> None:
+    texts = " ".join(note.text for note in DATA.answer.notes)
+    for part in ("Noise floor", "greedy-answers", "Trial 8 (ngram k=8 size-n=4) is INVALID", "Inconclusive", "resumed"):
+        assert part in texts
+    assert "Provisional" not in texts
+
+
+def test_what_is_not_real_is_marked_first() -> None:
+    data = build(sample.nothing_better(), "c1")
+    assert len(data.marks) == 2
+    assert data.marks[0].startswith("Simulated:")
+    assert "ignore_eos" in data.marks[1]
+    assert [note.kind for note in data.answer.notes[:2]] == [NoteKind.MARK, NoteKind.MARK]
+
+
+def test_effort_counts_cut_off_attempts_as_launches() -> None:
+    assert (DATA.effort.trials, DATA.effort.launches) == (12, 13)
+    assert (DATA.effort.abandoned, DATA.effort.resumed, DATA.effort.invalid) == (1, 1, 1)
+
+
+def test_candidates_come_by_family_and_depth_with_the_baseline_first() -> None:
+    labels = [candidate.label for candidate in DATA.candidates]
+    draft = [f"draft k={k}" for k in range(1, 6)]
+    assert labels == ["none", *draft, "ngram k=4 size-n=4", "ngram k=8 size-n=4"]
+    assert len({c.family for c in DATA.candidates}) == 3
+
+
+def test_a_candidate_pools_its_comparable_trials_only() -> None:
+    by_label = {candidate.label: candidate for candidate in DATA.candidates}
+    assert by_label["none"].trials == (1, 9, 12)
+    assert by_label["draft k=3"].trials == (4, 10, 11)
+    invalid = by_label["ngram k=8 size-n=4"]
+    assert invalid.trials == ()
+    assert all(cell.per_user is None for cell in invalid.cells)
+    assert invalid.flags
+
+
+def test_a_fatal_doubt_keeps_a_cell_out() -> None:
+    history = sample.running()
+    trial = history.trials[1]
+    fatal = (Doubt("prefix-cache-hit", "half the prompts were cached", "use unseen prompts", fatal=True),)
+    cell = trial.cells["c1 T0"]
+    tainted = replace(cell, measurement=replace(cell.measurement, doubts=fatal))
+    trials = {**history.trials, 1: replace(trial, cells={**trial.cells, "c1 T0": tainted})}
+    cells = {cell.cell: cell for cell in build(replace(history, trials=trials), "c1").candidates[0].cells}
+    assert cells["c1 T0"].per_user is None
+    assert cells["c2 T0"].per_user is not None
+
+
+def test_depth_curve_grows_and_ends_are_known() -> None:
+    lengths = [
+        next(row.length for row in c.acceptance if row.temperature == 0 and not row.domain)
+        for c in DATA.candidates
+        if c.method == "draft"
+    ]
+    assert len(lengths) == 5
+    assert lengths == sorted(length for length in lengths if length is not None)
+
+
+def test_an_unknown_interval_is_none_not_infinity() -> None:
+    history = sample.running()
+    trial = history.trials[1]
+    cell = trial.cells["c1 T0"]
+    blind = {name: Estimate(e.value, -math.inf, math.inf, 1) for name, e in cell.measurement.metrics.items()}
+    changed = replace(cell, measurement=replace(cell.measurement, metrics=blind))
+    trials = {**history.trials, 1: replace(trial, cells={**trial.cells, "c1 T0": changed})}
+    speed = build(replace(history, trials=trials), "c1").candidates[0].cells[0].per_user
+    assert speed is not None
+    assert (speed.low, speed.high) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ((50, 80, 100), (49, 79, 100), True),
+        ((50, 80, 100), (50, 80, 100), False),
+        ((50, 80, 100), (50, 80, 90), True),
+        ((50, 80, 90), (49, 79, 100), False),
+        ((50, 80, None), (49, 79, 100), True),
+        ((50, 78, 100), (49, 79, 100), False),
+    ],
+)
+def test_domination(one: tuple[float, float, int | None], other: tuple[float, float, int], expected: bool) -> None:
+    first = FrontierPoint("a", "c1 T0", *one, dominated=False)
+    second = FrontierPoint("b", "c1 T0", *other, dominated=False)
+    assert dominates(first, second) is expected
+
+
+def test_every_temperature_has_a_point_that_nothing_dominates() -> None:
+    for temperature in DATA.temperatures:
+        keys = {cell.key for cell in DATA.cells_at(temperature)}
+        assert any(not point.dominated for point in DATA.frontier if point.cell in keys)
+    assert any(point.dominated for point in DATA.frontier)
+
+
+def test_the_same_history_is_the_same_report() -> None:
+    assert build(sample.decided(), "c1") == DATA
+
+
+def test_a_prefix_of_a_campaign_can_always_be_reported() -> None:
+    log = sample.Recorder(sample.spec(), sample.provenance())
+    log.whole(sample.BASE, Purpose.BASELINE, "as it is", Verdict(Decision.KEEP, "", sample.BASE.id))
+    log.start(sample.draft(1), Purpose.EXPLORE, "first")
+    log.deploy(sample.draft(1))
+    log.measure(sample.draft(1))
+    for length in range(1, len(log.events) + 1):
+        assert build(History.of(log.events[:length]), "c1").answer.kind is AnswerKind.UNFINISHED

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from spectune.report.data import build
+from spectune.report.terminal import terminal_report
+from tests.report import sample
+
+
+def shown(name: str, width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(terminal_report(build(sample.HISTORIES[name](), "c1")))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("name", sorted(sample.HISTORIES))
+def test_it_fits_and_is_plain_without_a_terminal(name: str, width: int) -> None:
+    text = shown(name, width)
+    assert max(cell_len(line) for line in text.splitlines()) <= width
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_answer_and_its_doubts_are_there(width: int) -> None:
+    text = " ".join(shown("decided", width).split())
+    for part in (
+        "Use draft k=3",
+        "--spec-draft-n-max 3",
+        "≈ draft k=4",
+        "as it is",
+        "Noise floor",
+        "176 MiB → 188 MiB",
+    ):
+        assert part.replace("\u00a0", " ") in text.replace("\u00a0", " ")
+    assert "50.1 ±" in text
+
+
+def test_markup_in_text_is_shown_not_obeyed() -> None:
+    data = build(sample.hostile(), "c1")
+    out = io.StringIO()
+    Console(file=out, width=120, color_system=None).print(terminal_report(data))
+    assert "<script>alert" in out.getvalue()
