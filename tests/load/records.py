@@ -43,7 +43,7 @@ def record(
 
 def recorded(chunks: int = 11, **fields: object) -> Recorded:
     """The same with evenly spaced chunks."""
-    r = record(**fields)  # type: ignore[arg-type]
+    r = record(chunks=chunks, **fields)  # type: ignore[arg-type]
     assert r.first_ns is not None
     assert r.last_ns is not None
     return Recorded(r, np.linspace(r.first_ns, r.last_ns, chunks).astype(np.int64), "")

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spectune.domain.deployment import Counters
+from spectune.domain.estimate import Estimate
+from spectune.domain.measurement import Outcome, Phase
+from spectune.domain.metrics import MetricName
+from spectune.domain.workload import Cell, Level, LevelKind, Sampling
+from spectune.load.doubts import Facts, doubts
+from spectune.load.record import Recorded
+from tests.load.records import recorded
+
+KEPT = [recorded(sent=float(n), output_sha256=f"{n}", output_compression=0.5, prompt_id=f"p{n}") for n in range(20)]
+FINE = Facts(
+    cell=Cell(Level(1), Sampling(temperature=0.0)),
+    kept=KEPT,
+    everything=KEPT,
+    metrics={MetricName.TTFT: Estimate(0.5, 0.4, 0.6, 20)},
+    in_flight=1.0,
+    min_requests=4,
+    before=Counters(output_tokens=100),
+    after=Counters(output_tokens=100 + 20 * 11),
+    lag_s=(0.0001, 0.004),
+    client_cpu=0.05,
+    cores=2,
+    load_average=1.0,
+)
+
+
+def kept(**fields: object) -> list[Recorded]:
+    return [recorded(**{"sent": float(n), "output_sha256": f"{n}", **fields}) for n in range(20)]  # type: ignore[arg-type]
+
+
+def slowing(factor: float) -> list[Recorded]:
+    """Twenty requests, the last third slower by a factor; neighbours differ a little."""
+    return [
+        recorded(sent=float(n), decode=(1 + 0.01 * (n % 3)) * (factor if n >= 14 else 1.0), output_sha256=f"{n}")
+        for n in range(20)
+    ]
+
+
+def failed(count: int, outcome: Outcome = Outcome.RESET) -> list[Recorded]:
+    return [recorded(outcome=outcome, tokens=None, detail="connection reset") for _ in range(count)]
+
+
+CASES = {
+    "nothing-measured": {"kept": [], "everything": failed(3), "before": None},
+    "tokens-unknown": {"kept": kept(tokens=None), "before": None},
+    "failed-requests": {"everything": KEPT + failed(1)},
+    "few-requests": {"kept": KEPT[:3]},
+    "load-not-reached": {"in_flight": 0.85},
+    "client-late": {"lag_s": (0.006, 0.01)},
+    "client-busy": {"client_cpu": 0.8},
+    "busy-host": {"load_average": 2.5},
+    "prefix-cache-hit": {"kept": kept(prompt_tokens=100, cached_tokens=90)},
+    "same-answers": {"kept": kept(output_sha256="same")},
+    "looping-answers": {"kept": kept(output_compression=0.05)},
+    "forced-length": {"cell": Cell(Level(1), Sampling(ignore_eos=True))},
+    "tokens-differ-from-server": {"after": Counters(output_tokens=100 + 40 * 11)},
+    "drift": {"kept": slowing(1.4)},
+}
+
+
+def names(facts: Facts) -> list[str]:
+    return [doubt.name for doubt in doubts(facts)]
+
+
+def test_a_clean_measurement_has_no_doubts() -> None:
+    assert names(FINE) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_fault_is_doubted_by_its_name(name: str) -> None:
+    found = doubts(replace(FINE, **CASES[name]))  # type: ignore[arg-type]
+    assert [doubt.name for doubt in found] == [name]
+    assert all(doubt.message and doubt.advice for doubt in found)
+    assert found[0].fatal == (name in {"nothing-measured", "tokens-unknown"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kept": kept(prompt_tokens=100, cached_tokens=24)},
+        {"everything": [*KEPT, recorded(outcome=Outcome.CANCELLED, tokens=None, chunks=5, phase=Phase.DRAIN)]},
+        {"lag_s": (0.004, 0.04)},
+        {"kept": slowing(1.05)},
+        {"after": None},
+        {"after": Counters()},
+        {"load_average": 2.0},
+        {"in_flight": 0.9},
+        {"cell": Cell(Level(3.0, LevelKind.RATE), Sampling()), "in_flight": 0.2},
+    ],
+    ids=[
+        "a shared system prompt",
+        "a cancelled filler",
+        "late, but TTFT is long",
+        "a little drift",
+        "no counters",
+        "no token counter",
+        "a load of one a core",
+        "just enough in flight",
+        "an open loop has no fixed number in flight",
+    ],
+)
+def test_what_is_harmless_raises_no_doubt(change: dict[str, object]) -> None:
+    assert names(replace(FINE, **change)) == []  # type: ignore[arg-type]
+
+
+def test_tokens_of_cancelled_fillers_may_count_on_the_server_or_not() -> None:
+    filler = recorded(outcome=Outcome.CANCELLED, tokens=None, phase=Phase.DRAIN, chunks=30)
+    everything = [*KEPT, filler]
+    for extra in (0, 15, 30):
+        after = Counters(output_tokens=100 + 20 * 11 + extra)
+        assert names(replace(FINE, everything=everything, after=after)) == []
