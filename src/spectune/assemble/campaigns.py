@@ -273,10 +273,10 @@ def _with_models(spec: CampaignSpec, progress: Progress) -> CampaignSpec:
 def _binary(service: ServiceSpec, progress: Progress, build: bool) -> Path:
     if build:
         return llama_server.ensure(service.binary, progress)
-    found = llama_server.find(service.binary)
-    if found is None and service.binary != "auto":
+    if service.binary != "auto":
         return llama_server.ensure(service.binary, progress)
-    if found is None and (found := llama_server.built()) is None:
+    found = llama_server.find(service.binary)
+    if found is None:
         raise InputError("llama-server is neither on PATH nor built yet", "spectune run builds it once, in minutes.")
     return found
 

@@ -1,0 +1,1 @@
+"""Provision: gets engine programs and models onto this machine, and says what this machine is."""
