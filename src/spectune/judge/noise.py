@@ -1,0 +1,183 @@
+"""How much this machine scatters: from deployment to deployment, and with time.
+
+Repeated trials of one candidate differ by the deviations of two deployments and by the drift between them. Both
+variances have weak priors (scaled inverse chi-squared), so that two baselines that agree by luck do not promise a
+precision that the third one breaks. Their joint posterior is computed on a grid. A difference of log speeds then has
+variance V = within + (tau^2 + extra) * deployments + drift * gap for each grid point; the mixture over V is
+Student's t when V is scaled inverse chi-squared, which is matched by the first two moments of 1/V.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from spectune.domain.estimate import Ratio
+from spectune.domain.trial import Purpose
+from spectune.judge.contrast import Contrast, Gain, contrast
+from spectune.judge.table import Floats, Table
+
+DEPLOYMENT_SD, DEPLOYMENT_DF = 0.015, 2.0
+"""Prior of the deviation of one deployment: about 1.5 %, worth two observations."""
+
+DRIFT_SD, DRIFT_DF, DRIFT_S = 0.02, 1.0, 600.0
+"""Prior of the drift: about 2 % in ten minutes, worth one observation; heavy-tailed, as laptops drift by a quarter."""
+
+SLICE_SD, SLICE_DF = 0.01, 3.0
+"""Prior of what a slice scatters beyond the overall speed of its deployment."""
+
+_TAUS: Floats = np.geomspace(0.001, 0.3, 26)
+_DRIFTS: Floats = np.geomspace(0.001, 0.6, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Posterior of the machine's scatter.
+
+    Attributes:
+        tau2: variances of a deployment's deviation, one a grid point.
+        drift: drift variances per second, one a grid point.
+        probability: of the grid points.
+        timing: variance of one trial's overall log speed from repeating the same requests.
+        extra: kind of slice ("cell", "domain", "both") -> variance of a deployment's deviation beyond tau2.
+        repeats: differences of repeated trials behind it; 0 means that only the prior speaks.
+    """
+
+    tau2: Floats
+    drift: Floats
+    probability: Floats
+    timing: float = 0.0
+    extra: Mapping[str, float] = field(default_factory=dict)
+    repeats: int = 0
+
+    @property
+    def tau(self) -> float:
+        """Standard deviation between deployments, log speed; the geometric mean of the posterior."""
+        return math.exp(float(self.probability @ np.log(self.tau2)) / 2)
+
+    @property
+    def drift_rate(self) -> float:
+        """Drift variance per second; the geometric mean of the posterior."""
+        return math.exp(float(self.probability @ np.log(self.drift)))
+
+    @property
+    def nugget(self) -> float:
+        """Variance between two trials of the same candidate at the same time, halved."""
+        return self.tau**2 + self.timing
+
+    def spread(self, gain: Gain, kind: str = "") -> tuple[float, float]:
+        """Scale and degrees of freedom of the t distribution of a gain; (inf, 1) where the scatter is unknown."""
+        if not math.isfinite(gain.within):
+            return math.inf, 1.0
+        variance = gain.within + (self.tau2 + self.extra.get(kind, 0.0)) * gain.deployments + self.drift * gain.gap_s
+        precision = 1 / variance
+        mean = float(self.probability @ precision)
+        scatter = float(self.probability @ (precision - mean) ** 2)
+        inverse_df = scatter / (2 * mean**2) + (gain.within * mean) ** 2 / max(gain.within_df, 1e-9)
+        return math.sqrt(1 / mean), min(1e6, 1 / inverse_df) if inverse_df > 0 else 1e6
+
+    def ratio(self, gain: Gain, confidence: float, kind: str = "") -> Ratio:
+        """The speed ratio with its interval; 0 to inf where the scatter is unknown."""
+        scale, df = self.spread(gain, kind)
+        if math.isinf(scale):
+            return Ratio(math.exp(gain.log), 0.0, math.inf, gain.prompts, confidence)
+        half = scale * float(stdtrit(df, (1 + confidence) / 2))
+        return Ratio(math.exp(gain.log), _exp(gain.log - half), _exp(gain.log + half), gain.prompts, confidence)
+
+    def p_value(self, gain: Gain, kind: str = "") -> float:
+        """Two-sided, against equal speed; 1 where the scatter is unknown."""
+        scale, df = self.spread(gain, kind)
+        return 1.0 if math.isinf(scale) else 2 * float(stdtr(df, -abs(gain.log) / scale))
+
+
+def kind_of(cell: str, domain: str) -> str:
+    """Kind of a slice, as in `Noise.extra`."""
+    return {(True, True): "both", (True, False): "cell", (False, True): "domain"}.get((bool(cell), bool(domain)), "")
+
+
+def noise_of(table: Table) -> Noise:
+    """The posterior given all repeated trials of a table.
+
+    Explorations are left out: a candidate is repeated because its exploration looked good, so that the repetition
+    is expected to be slower.
+    """
+    links = [(before, after, pair, gain) for before, after, pair in _links(table) if (gain := pair.gain()) is not None]
+    gains = [gain for _, _, _, gain in links]
+    within = [gain.within / 2 for gain in gains if math.isfinite(gain.within)]
+    timing = float(np.mean(within)) if within else 0.0
+    tau2 = np.repeat(_TAUS**2, len(_DRIFTS))
+    drift = np.tile(_DRIFTS**2 / DRIFT_S, len(_TAUS))
+    log = _log_prior(tau2, DEPLOYMENT_SD**2, DEPLOYMENT_DF) + _log_prior(drift, DRIFT_SD**2 / DRIFT_S, DRIFT_DF)
+    if gains:
+        ends = [(earlier, later) for earlier, later, _, _ in links]
+        log = log + _log_likelihood(np.array([gain.log for gain in gains]), ends, table.times, tau2 + timing, drift)
+    probability = np.exp(log - log.max())
+    pairs = [(pair, gain) for _, _, pair, gain in links]
+    extra = {kind: _extra(pairs, kind) for kind in ("cell", "domain", "both")}
+    return Noise(tau2, drift, probability / probability.sum(), timing, extra, len(gains))
+
+
+def _links(table: Table) -> list[tuple[int, int, Contrast]]:
+    """Successive trials of the same candidate, as (earlier row, later row, later - earlier)."""
+    latest: dict[str, int] = {}
+    links: list[tuple[int, int, Contrast]] = []
+    for row, trial in enumerate(table.trials):
+        if trial.purpose is Purpose.EXPLORE:
+            continue
+        earlier = latest.get(table.ids[row])
+        if earlier is not None:
+            groups = ["later" if i == row else "earlier" if i == earlier else "" for i in range(len(table.trials))]
+            pair = contrast(table, groups, "later", "earlier")
+            if pair is not None:
+                links.append((earlier, row, pair))
+        latest[table.ids[row]] = row
+    return links
+
+
+def _log_prior(variance: Floats, scale: float, df: float) -> Floats:
+    """Scaled inverse chi-squared, as a density of the log of the variance (the grid is even in the log)."""
+    density: Floats = -df / 2 * np.log(variance) - df * scale / (2 * variance)
+    return density
+
+
+def _log_likelihood(
+    gains: Floats, ends: Sequence[tuple[int, int]], times: Floats, nugget: Floats, drift: Floats
+) -> Floats:
+    """Of all successive differences jointly: neighbours share a deployment, overlapping ones share drift."""
+    step = np.zeros((len(gains), len(times)))
+    for index, (earlier, later) in enumerate(ends):
+        step[index, later], step[index, earlier] = 1.0, -1.0
+    since = times - times.min()
+    shared = step @ step.T
+    drifting = step @ np.minimum(since[:, None], since[None, :]) @ step.T
+    covariance = nugget[:, None, None] * shared + drift[:, None, None] * drifting
+    solved = np.linalg.solve(covariance, np.broadcast_to(gains[:, None], (len(nugget), len(gains), 1)))[..., 0]
+    likelihood: Floats = -0.5 * (np.linalg.slogdet(covariance)[1] + solved @ gains)
+    return likelihood
+
+
+def _extra(pairs: Sequence[tuple[Contrast, Gain]], kind: str) -> float:
+    """Variance of a slice's deviation beyond the overall one, by moments, shrunk towards its prior."""
+    squares: list[float] = []
+    for pair, overall in pairs:
+        cells, domains, means, variances = pair.slice_means()
+        table = pair.table
+        weight = np.ones(len(means))
+        if kind == "domain":
+            weight = np.array([table.weights.get(table.cells[cell], 0.0) for cell in cells], dtype=np.float64)
+        group = {"cell": cells, "domain": domains, "both": np.arange(len(means))}[kind]
+        total = np.bincount(group, weight)
+        heard = total > 0
+        mean = np.bincount(group, weight * means)[heard] / total[heard]
+        variance = np.bincount(group, weight**2 * variances)[heard] / total[heard] ** 2
+        square = ((mean - overall.log) ** 2 - variance) / 2
+        squares += [float(value) for value in square[np.isfinite(square)]]
+    return max(0.0, (SLICE_DF * SLICE_SD**2 + sum(squares)) / (SLICE_DF + len(squares)))
+
+
+def _exp(log: float) -> float:
+    return math.exp(log) if log < 700 else math.inf

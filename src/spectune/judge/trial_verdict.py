@@ -1,0 +1,214 @@
+"""The verdict on one trial, from what was known when it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spectune.domain.candidate import Candidate
+from spectune.domain.estimate import Ratio
+from spectune.domain.finding import Status
+from spectune.domain.history import History
+from spectune.domain.spec import CampaignSpec
+from spectune.domain.trial import Purpose, Trial, TrialState
+from spectune.domain.verdict import Decision, Effect, Verdict
+from spectune.judge.comparison import Comparer, Comparison, usable
+from spectune.judge.constraints import Breach, capacity_breaches, slowdown_breaches
+from spectune.judge.noise import noise_of
+from spectune.judge.table import fatal_doubts
+
+
+def decide_trial(spec: CampaignSpec, history: History, trial: Trial) -> Verdict:
+    """See `PairedJudge.decide`."""
+    before = replace(history, trials={n: t for n, t in history.trials.items() if n < trial.number})
+    repeats = trial.purpose in (Purpose.BASELINE, Purpose.ANCHOR) or trial.candidate.id == history.baseline.id
+    reference = _reference(before, trial, repeats)
+    if trial.state in (TrialState.INVALID, TrialState.PRUNED):
+        return Verdict(Decision.REVERT, _why_unusable(trial), reference.id)
+    if not trial.valid:
+        return Verdict(Decision.INCONCLUSIVE, "the trial has not ended", reference.id)
+    known = Comparer.of(spec, (*before.finished, trial))
+    case = _Case(spec, before, trial, reference, known)
+    if trial.number not in {row.number for row in known.table.trials}:
+        return case.undecided(f"{case.name} has no usable measurement" + _doubts(trial))
+    if repeats or reference.id == trial.candidate.id:
+        return _decide_repeat(case)
+    return _decide_candidate(case)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    spec: CampaignSpec
+    before: History
+    trial: Trial
+    reference: Candidate
+    known: Comparer
+
+    @property
+    def name(self) -> str:
+        return name_of(self.trial.candidate, self.before)
+
+    @property
+    def other(self) -> str:
+        return name_of(self.reference, self.before)
+
+    def undecided(self, reason: str, overall: Ratio | None = None, effects: tuple[Effect, ...] = ()) -> Verdict:
+        return Verdict(Decision.INCONCLUSIVE, reason, self.reference.id, overall, effects)
+
+
+def name_of(candidate: Candidate, history: History) -> str:
+    """How reasons name a candidate."""
+    return "the baseline" if candidate.id == history.baseline.id else candidate.label
+
+
+def is_tie(comparison: Comparison, confidence: float, min_gain: float) -> bool:
+    """Whether the overall difference is provably smaller than min_gain: two one-sided tests (Schuirmann 1987), each at
+    the confidence; equivalently the interval at 2 x confidence - 1 lies within 1 +- min_gain."""
+    ratio = comparison.ratio(2 * confidence - 1)
+    return ratio is not None and 1 - min_gain < ratio.low and ratio.high < 1 + min_gain
+
+
+def missing_cells(comparison: Comparison) -> str:
+    """Words about cells that count and can't be compared; "" where all can."""
+    empty = comparison.contrast.empty_cells
+    return f"nothing to compare at {', '.join(empty)}" if empty else ""
+
+
+def _reference(before: History, trial: Trial, repeats: bool) -> Candidate:
+    if repeats:
+        return trial.candidate
+    return before.baseline if trial.purpose is Purpose.CONFIRM else before.incumbent
+
+
+def _why_unusable(trial: Trial) -> str:
+    finding = trial.verification.invalid_because
+    if trial.state is TrialState.PRUNED:
+        return f"{trial.candidate.label} was not tried: {trial.state_reason or 'pruned'}"
+    reason = trial.state_reason or "the trial is invalid"
+    if finding is None:
+        return f"{trial.candidate.label}: {reason}"
+    return f"{trial.candidate.label}: {reason}; {finding.check}: asked {finding.asked}, seen {finding.seen}"
+
+
+def _doubts(trial: Trial) -> str:
+    messages = [message for cell in trial.cells.values() for message in fatal_doubts(cell.measurement)]
+    return ": " + "; ".join(dict.fromkeys(messages)) if messages else ""
+
+
+def _decide_repeat(case: _Case) -> Verdict:
+    """Baseline or incumbent again: how far it is from itself. Never KEEP or REVERT."""
+    goal = case.spec.objective
+    comparison = case.known.repeat(case.trial)
+    if comparison is None:
+        return case.undecided(f"first measurement of {case.name}: nothing to compare it with yet")
+    overall = comparison.ratio(goal.confidence)
+    effects = comparison.effects(goal.confidence)
+    if (missing := missing_cells(comparison)) or overall is None:
+        return case.undecided(f"{case.name} against itself: {missing or 'no weighted cell'}", overall, effects)
+    words = f"{case.name.removeprefix('the ')} against itself: {overall.percent}: "
+    # What earlier trials alone let expect: a jump must not widen the very interval that it is held against.
+    usual = noise_of(usable(case.spec, case.before.finished))
+    gain = comparison.gain()
+    drift = gain is not None and usual.p_value(gain) < 1 - goal.confidence
+    drifted = "; more than the scatter known before explains: the machine has drifted" if drift else ""
+    if is_tie(comparison, goal.confidence, goal.min_gain):
+        return Verdict(Decision.TIE, words + "tie" + drifted, case.reference.id, overall, effects)
+    noisy = f"the noise is too large to call it a tie within {100 * goal.min_gain:g} %"
+    if overall.low > 1 or overall.high < 1:
+        noisy = "not the same speed as before"
+    return case.undecided(words + noisy + drifted, overall, effects)
+
+
+def _decide_candidate(case: _Case) -> Verdict:
+    goal, trial = case.spec.objective, case.trial
+    breaches = list(capacity_breaches(case.spec, trial))
+    comparison = _compare(case)
+    if comparison is None:
+        broken = _broken(breaches)
+        if broken:
+            return Verdict(Decision.REVERT, f"{case.name}: {broken}", case.reference.id)
+        return case.undecided(f"{case.name} and {case.other} share no usable prompt")
+    against_baseline = comparison
+    if case.reference.id != case.before.baseline.id:
+        against_baseline = case.known.compare(trial.candidate.id, case.before.baseline.id) or comparison
+    breaches += slowdown_breaches(case.spec, against_baseline)
+    overall = comparison.ratio(goal.confidence)
+    effects = comparison.effects(goal.confidence)
+    decision, reason = _weigh(case, comparison, overall)
+    if broken := _broken(breaches):
+        decision, reason = Decision.REVERT, f"{case.name}: {broken}; {reason}"
+    unproven = [breach.words for breach in breaches if breach.status is Status.UNKNOWN]
+    reason = "; ".join([reason, *_contrasting_domains(effects), *unproven])
+    pairs = _confirm_pairs(case) if trial.purpose is Purpose.CONFIRM else 0
+    if trial.purpose is Purpose.CONFIRM:
+        reason = f"confirmation after {pairs} of {case.spec.budget.confirm_pairs} pairs: {reason}"
+    provisional = trial.purpose is not Purpose.CONFIRM or pairs < case.spec.budget.confirm_pairs
+    return Verdict(decision, reason, case.reference.id, overall, effects, provisional)
+
+
+def _compare(case: _Case) -> Comparison | None:
+    candidate, reference = case.trial.candidate.id, case.reference.id
+    if case.trial.purpose is Purpose.CONFIRM:
+        return case.known.compare_in(candidate, reference, lambda trial: trial.purpose is Purpose.CONFIRM)
+    return case.known.compare(candidate, reference)
+
+
+def _confirm_pairs(case: _Case) -> int:
+    arms = [trial.candidate.id for trial in case.known.table.trials if trial.purpose is Purpose.CONFIRM]
+    return min(arms.count(case.trial.candidate.id), arms.count(case.reference.id))
+
+
+def _weigh(case: _Case, comparison: Comparison, overall: Ratio | None) -> tuple[Decision, str]:
+    """The decision on speed alone, in words."""
+    goal, name, other = case.spec.objective, case.name, case.other
+    if overall is None:
+        return Decision.INCONCLUSIVE, f"{name}: the objective's weights leave no cell to compare with {other}"
+    if missing := missing_cells(comparison):
+        return Decision.INCONCLUSIVE, f"{name} against {other}: {missing}, so {overall.percent} is not the whole load"
+    if overall.low <= 0:
+        return Decision.INCONCLUSIVE, f"{name} and {other} share one prompt only: the scatter can't be estimated"
+    if overall.low > 1 and overall.value >= 1 + goal.min_gain:
+        return Decision.KEEP, f"{name} is faster than {other} by {overall.percent}"
+    if overall.high < 1:
+        return Decision.REVERT, f"{name} is slower than {other}: {overall.percent}"
+    if is_tie(comparison, goal.confidence, goal.min_gain):
+        return _weigh_tie(case, overall)
+    words = f"{name} against {other}: {overall.percent}"
+    if overall.low > 1:
+        return Decision.INCONCLUSIVE, f"{words}, not provably the {100 * goal.min_gain:g} % that a change must bring"
+    return Decision.INCONCLUSIVE, f"{words} can't be told from the noise of {100 * comparison.noise.tau:.1f} %"
+
+
+def _weigh_tie(case: _Case, overall: Ratio) -> tuple[Decision, str]:
+    words = (
+        f"{case.name} against {case.other}: {overall.percent}: tie, "
+        f"the difference is below {100 * case.spec.objective.min_gain:g} %"
+    )
+    if case.reference.id != case.before.baseline.id and _simpler(
+        case.trial, case.before.of_candidate(case.reference.id)
+    ):
+        return Decision.KEEP, f"{words}; kept since it is simpler"
+    return Decision.TIE, words
+
+
+def _simpler(trial: Trial, others: Sequence[Trial]) -> bool:
+    """Smaller depth, then fewer settings, then more KV room where both tell it."""
+    other = others[-1]
+    own, its = trial.candidate.simplicity(), other.candidate.simplicity()
+    if own != its:
+        return own < its
+    mine, theirs = (t.deployment.seen.capacity.kv_tokens if t.deployment else None for t in (trial, other))
+    return mine is not None and theirs is not None and mine > theirs
+
+
+def _contrasting_domains(effects: Sequence[Effect]) -> list[str]:
+    """Best and worst domain, where they provably differ."""
+    domains = sorted((e for e in effects if e.domain and not e.cell), key=lambda effect: effect.ratio.value)
+    if len(domains) < 2 or domains[-1].ratio.low <= domains[0].ratio.high:
+        return []
+    worst, best = domains[0], domains[-1]
+    return [f"{best.domain} {best.ratio.percent}, {worst.domain} {worst.ratio.percent}"]
+
+
+def _broken(breaches: Sequence[Breach]) -> str:
+    return "; ".join(breach.words for breach in breaches if breach.status is Status.VIOLATED)
