@@ -185,6 +185,7 @@ def test_arbitrary_bytes_are_the_same_however_they_are_cut(data: bytes, at: list
     ("data", "events"),
     [
         (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\rdata: b\n\n", [b"a\nb"]),
         (b"data:a\r\rdata:  b\r\n\r\n", [b"a", b" b"]),
         (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
         (b": comment\n\ndata: a\nevent: x\ndata: b\n\n", [b"a\nb"]),
@@ -199,6 +200,15 @@ def test_arbitrary_bytes_are_the_same_however_they_are_cut(data: bytes, at: list
 )
 def test_events(data: bytes, events: list[bytes]) -> None:
     assert [payload for _, payload in decode_sse([(0, data)])] == events
+
+
+def test_every_place_to_cut_line_ends_and_characters() -> None:
+    data = "\ufeffdata: ü\r\ndata: b\r\n\r\ndata: c\r\rdata: d\n\ndata: e\n\r\ndata: [DONE]\r\n\r\n".encode()
+    events = ["ü\nb".encode(), b"c", b"d", b"e", b"[DONE]"]
+    for first in range(len(data) + 1):
+        for second in range(first, len(data) + 1):
+            pieces = [(0, data[:first]), (1, data[first:second]), (2, data[second:])]
+            assert [payload for _, payload in decode_sse(pieces)] == events
 
 
 def test_an_event_has_the_stamp_of_the_piece_that_completed_it() -> None:
@@ -243,8 +253,9 @@ def test_reasoning_and_tool_calls_are_output() -> None:
 
 def test_token_ids_without_text_are_output() -> None:
     message = {"choices": [{"index": 0, "text": "", "finish_reason": None, "token_ids": [5, 6]}]}
-    parsed = parse(event(message), event({"choices": [{"text": "ü", "token_ids": [7]}]}))
-    assert (parsed.token_ids, parsed.chunk_stamps_ns, parsed.text) == (3, (0, 1), "ü")
+    said = [event({"choices": [{"text": text, "token_ids": [7]}]}) for text in ("ü", "b", "c")]
+    parsed = parse(event(message), *said)
+    assert (parsed.token_ids, parsed.chunk_stamps_ns, parsed.text) == (5, (0, 1, 2, 3), "übc")
 
 
 @pytest.mark.parametrize(
@@ -278,6 +289,24 @@ def test_a_template_of_one_event_does_not_hide_what_the_next_one_says() -> None:
         *(event(delta(text)) for text in ("a", "b")), event(delta("c") | usage), event(delta("d", finish="stop"))
     )
     assert (parsed.text, parsed.usage_output_tokens, parsed.finish_reason) == ("abcd", 5, "stop")
+
+
+def test_a_fact_that_is_told_again_holds_again() -> None:
+    once = {"usage": {"completion_tokens": 1}}
+    told = [
+        event(delta("a") | once),
+        event({"choices": [], "usage": {"completion_tokens": 4}}),
+        event(delta("b") | once),
+    ]
+    for pieces in (told, [b"".join(told)]):
+        assert parse(*pieces).usage_output_tokens == 1
+
+
+def test_likeness_is_not_enough_for_a_template() -> None:
+    refusals = [event(delta("a")), *(event(delta(None, refusal=text)) for text in "bc"), event(delta("d"))]
+    noise = [event({"content": text} | delta("x")) for text in "abc"]
+    for pieces in ((refusals, noise), ([b"".join(refusals)], [b"".join(noise)])):
+        assert [parse(*run).text for run in pieces] == ["ad", "xxx"]
 
 
 def test_llamacpp_timings_stand_in_for_usage() -> None:
@@ -359,7 +388,8 @@ broken = st.sampled_from(
     [good, good.replace(b"good", b"x\\"), good.replace(b"good", b'x" , "y'), good.replace(b'"good"', b"5"),
      good.replace(b'"good"', b'\n"x"'), good.replace(b'"good"', b' "x" '), good.replace(b"good", b"\0"),
      good.replace(b"good", b'"\0"'), good.replace(b"good", b"\xff"), good.replace(b"good", b"\\ud800"),
-     good.replace(b"good", b"a\tb"), good[:-1], good[:20], b"\n", b"\r", b"data: [DONE]\n\n", b": x\n\n", b"data: x\n"]
+     good.replace(b"good", b"a\tb"), good[:-1], good[:20], b"\n", b"\r", b"data: [DONE]\n\n", b": x\n\n", b"data: x\n",
+     b"data: ", b"\xef\xbb\xbf"]
 )  # fmt: skip
 
 

@@ -207,18 +207,17 @@ def test_connections_are_reused(start_mock: StartMock) -> None:
 
 
 def test_a_pool_never_makes_a_request_wait(start_mock: StartMock) -> None:
-    mock = start_mock("--ttft-ms", "300")
+    mock = start_mock("--ttft-ms", "1500")
 
-    async def run() -> tuple[int, dict[str, int]]:
+    async def run() -> dict[str, int]:
         async with Pool(mock.url, 8) as pool:
             running = [asyncio.create_task(pool.exchange(ask(mock.url))) for _ in range(32)]
-            await asyncio.sleep(0.15)
-            in_flight = pool.in_flight
+            while pool.in_flight < 32:
+                await asyncio.sleep(0.01)
             await asyncio.gather(*running)
-            return in_flight, await server_counters(pool, mock.url)
+            return await server_counters(pool, mock.url)
 
-    in_flight, counters = uvloop.run(run())
-    assert in_flight == counters["mock:max_in_flight"] == 32
+    assert uvloop.run(run())["mock:max_in_flight"] == 32
 
 
 @pytest.mark.parametrize("blocked", [False, True])
@@ -271,11 +270,17 @@ def test_no_body_in_time_is_a_timeout_of_the_first_byte(start_mock: StartMock, f
     assert (mock.log()[0]["fault"], exchange.status) == ("gone", 200 if flags else None)
 
 
-def test_an_idle_timeout_counts_from_the_last_piece(start_mock: StartMock) -> None:
+def test_an_idle_timeout_counts_from_the_last_piece_and_closes_the_connection(start_mock: StartMock) -> None:
     mock = start_mock("--tpot-ms", "50", "--fault", "stall:1000")
-    exchange = uvloop.run(once(mock.url, Timeouts(idle_s=0.3)))
+
+    async def run() -> tuple[RawExchange, dict[str, int]]:
+        async with Pool(mock.url, 1, Timeouts(idle_s=0.3)) as pool:
+            return await pool.exchange(ask(mock.url)), await server_counters(pool, mock.url)
+
+    exchange, counters = uvloop.run(run())
     assert exchange.outcome is Outcome.TIMED_OUT_IDLE
     assert exchange.end_ns - exchange.pieces[-1][0] >= 300 * _MS
+    assert (counters["mock:connections_open"], counters["vllm:num_requests_running"]) == (1, 0)
 
 
 def test_a_server_that_does_not_accept_is_a_timeout_of_the_connection() -> None:

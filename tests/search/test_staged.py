@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.ports import Proposal
 from spectune.domain.spec import BudgetSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Decision
 from spectune.search import Staged
+from spectune.search.staged import finalist, scores
 from tests.support.histories import BASELINE, DRAFTS, Story, draft, spec, verdict
 
 KEEP = verdict(Decision.KEEP, 1.2)
@@ -39,7 +42,8 @@ def test_nothing_is_tried_on_a_broken_baseline() -> None:
 
 
 def test_goes_deeper_while_it_pays() -> None:
-    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=KEEP)
+    better = verdict(Decision.KEEP, 1.3)
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=better)
     assert candidate_after(story) == draft(3)
     confirm = next_of(story.trial(draft(3), decided=REVERT))
     assert confirm is not None
@@ -56,6 +60,26 @@ def test_a_gain_in_one_slice_is_a_reason_to_go_on() -> None:
     gains = verdict(Decision.REVERT, 0.9, slices=[(1.3, 1.1)])
     story = Story().baselines().trial(draft(1), decided=gains).trial(draft(2), decided=gains)
     assert candidate_after(story) == draft(3)
+
+
+def test_an_unproven_gain_is_a_reason_to_go_on() -> None:
+    story = Story().baselines()
+    for depth, value in ((1, 1.04), (2, 1.09)):
+        story.trial(draft(depth), decided=verdict(Decision.INCONCLUSIVE, value))
+    assert candidate_after(story) == draft(3)
+    story.trial(draft(3), decided=verdict(Decision.INCONCLUSIVE, 1.06))
+    proposal = next_of(story)
+    assert proposal is not None
+    assert proposal.purpose is Purpose.CONFIRM
+    assert candidate_after(story.trial(BASELINE, Purpose.CONFIRM)) == draft(2)
+
+
+def test_scores_are_chained_over_incumbents() -> None:
+    story = Story().baselines().trial(draft(1), decided=verdict(Decision.KEEP, 1.2))
+    chained = replace(verdict(Decision.INCONCLUSIVE, 1.1), reference=draft(1).id)
+    story.trial(draft(2), decided=chained)
+    assert scores(story.history) == pytest.approx({BASELINE.id: 1.0, draft(1).id: 1.2, draft(2).id: 1.32})
+    assert finalist(spec(), story.history) == draft(2)
 
 
 def test_an_invalid_depth_ends_its_method() -> None:

@@ -1,20 +1,32 @@
-"""The one place that knows concrete classes: it puts rooms together for the command line."""
+"""The one place that knows concrete classes: it puts rooms together for the command line.
 
-from spectune.assemble.campaigns import (
-    Prepared,
-    campaign,
-    find_campaign,
-    open_campaign,
-    plan,
-    prepare,
-    prompt_source,
-    readable,
-    unfinished,
-    usable_cores,
-    without_secrets,
-    writable,
-)
-from spectune.assemble.endpoints import Bench, Endpoint, bench, look, verify
+What needs the rooms is loaded when it is first used: numerics and database take a second to import, and
+`spectune --help` needs neither.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spectune.assemble.campaigns import (
+        Prepared,
+        campaign,
+        find_campaign,
+        open_campaign,
+        plan,
+        prepare,
+        prompt_source,
+        readable,
+        unfinished,
+        usable_cores,
+        without_secrets,
+        writable,
+    )
+    from spectune.assemble.endpoints import Bench, Endpoint, bench, look, verify
+
+_IN_ENDPOINTS = {"Bench", "Endpoint", "bench", "look", "verify"}
 
 __all__ = [
     "Bench",
@@ -35,3 +47,10 @@ __all__ = [
     "without_secrets",
     "writable",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "endpoints" if name in _IN_ENDPOINTS else "campaigns"
+    return getattr(import_module(f"spectune.assemble.{module}"), name)

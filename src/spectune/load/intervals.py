@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from spectune.domain.estimate import Estimate
 
@@ -41,7 +41,7 @@ def _interval(centre: float, residuals: Floats, n: int, confidence: float) -> Es
     if n < 2:
         return Estimate(centre, -math.inf, math.inf, n, confidence)
     variance = float(np.sum(residuals**2) / (n - 1) / n) * inflation(residuals)
-    half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(variance)
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * math.sqrt(variance)
     return Estimate(centre, centre - half, centre + half, n, confidence)
 
 

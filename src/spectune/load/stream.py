@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -20,6 +20,7 @@ Event = tuple[int, bytes]
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
 _BLANK = b"\n\n"
+_NEXT = _BLANK + _DATA
 _DONE = b"[DONE]"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -101,6 +102,12 @@ class _Decoder:
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Takes the next bytes and returns the data of the events that they complete."""
+        # What servers send nearly always: whole events of one line of data each.
+        if self.is_between and piece.startswith(_DATA) and piece.endswith(_BLANK) and piece.find(b"\r") < 0:
+            payloads = piece[len(_DATA) : -len(_BLANK)].split(_NEXT)
+            if piece.count(b"\n") == len(_BLANK) * len(payloads):
+                self._first_line = False
+                return payloads
         if self._after_cr and piece.startswith(b"\n"):
             piece = piece[1:]
             self._after_cr = False
@@ -140,12 +147,44 @@ class _Decoder:
             self._data.append(b"")
 
 
-class _Answer:
-    """Gathers one stream.
+class _Template:
+    """What the events of a stream have in common: all of their bytes but one string.
 
-    Its events hardly differ but for one string. The first one with output becomes a template: those that begin and end
-    with the same bytes need no decoding but of the string between.
+    Of the events that begin and end with the same bytes, only that string need be decoded.
     """
+
+    def __init__(self, prefix: bytes, suffix: bytes, kind: str) -> None:
+        """Takes the data of an event up to the opening quote and from the closing one, and what the string is."""
+        self.prefix, self.suffix, self.kind = prefix, suffix, kind
+        self._before, self._after = _DATA + prefix, suffix + _BLANK
+        self._start, self._end = len(self._before) - 1, 1 - len(self._after)
+        self._pair = 2 * len(self._before + self._after)
+
+    def read_piece(self, piece: bytes) -> str | None:
+        """Reads a piece that is one event after the template; None if it is anything else."""
+        if len(piece) < self._pair and piece.startswith(self._before) and piece.endswith(self._after):
+            return cast(str | None, _decode(piece[self._start : self._end]))
+        return None
+
+    def read_run(self, run: list[bytes]) -> list[str] | None:
+        """Reads events that all follow the template; None if one of them does not."""
+        prefix, suffix = self.prefix, self.suffix
+        start, end = len(prefix), -len(suffix)
+        strings = [payload[start:end] for payload in run]
+        # Equal as a whole means equal one by one, since an event too short for the template makes the whole longer.
+        if prefix + (suffix + b"\n" + prefix).join(strings) + suffix != b"\n".join(run):
+            return None
+        literals = b'["' + b'","'.join(strings) + b'"]'
+        # With no quotes but those around the strings, to decode them at once is to decode them one by one: a backslash
+        # that hides one of them turns strings inside out up to the end, which is no JSON then.
+        if literals.count(b'"') == 2 * len(strings):
+            return cast(list[str] | None, _decode(literals))
+        texts = [_decode(b'"' + string + b'"') for string in strings]
+        return None if None in texts else texts
+
+
+class _Answer:
+    """Gathers one stream."""
 
     def __init__(self) -> None:
         self._decoder = _Decoder()
@@ -154,42 +193,46 @@ class _Answer:
         self._facts: dict[str, Any] = {}
         self._token_ids: int | None = None
         self._malformed = 0
-        self._prefix = self._suffix = b""  # up to the opening quote of the string, and from the closing one
-        self._into = self._parts["text"]
+        self._template: _Template | None = None
         self._tries = 3  # how often to learn a template before one has been of use
 
     def feed(self, stamp: int, data: bytes) -> None:
-        if not self._decoder.is_between or not data.startswith(_DATA) or data.find(b"\r") >= 0:
-            self._take(stamp, self._decoder.feed(data))
+        template = self._template
+        if template and self._decoder.is_between and (text := template.read_piece(data)):
+            self._parts[template.kind].append(text)
+            self._stamps.append(stamp)
+            self._tries = 3
             return
-        *payloads, last = data[len(_DATA) :].split(_BLANK + _DATA)
-        if last.endswith(_BLANK):
-            payloads.append(last[: -len(_BLANK)])
-            last = b""
-        self._take(stamp, payloads)
-        if last:
-            self._take(stamp, self._decoder.feed(_DATA + last))
-
-    def _take(self, stamp: int, payloads: list[bytes]) -> None:
-        for payload in payloads:
-            if self._prefix and payload.startswith(self._prefix) and payload.endswith(self._suffix):
-                try:
-                    text = orjson.loads(payload[len(self._prefix) - 1 : len(payload) - len(self._suffix) + 1])
-                except orjson.JSONDecodeError:
-                    text = ""
-                if text:
-                    self._into.append(text)
-                    self._stamps.append(stamp)
-                    self._tries = 3
-                    continue
+        payloads = self._decoder.feed(data)
+        taken = 0
+        while taken < len(payloads) and not self._template:
+            self._add(stamp, payloads[taken])
+            taken += 1
+        taken += self._take_run(stamp, payloads[taken:])
+        for payload in payloads[taken:]:
             self._add(stamp, payload)
+
+    def _take_run(self, stamp: int, payloads: list[bytes]) -> int:
+        """Takes the events that follow the template, but for others at their end, and returns how many it took."""
+        template, end = self._template, len(payloads)
+        if not template:
+            return 0
+        while end and not payloads[end - 1].endswith(template.suffix):
+            end -= 1
+        texts = template.read_run(payloads[:end]) if end else None
+        if not texts or not all(texts):
+            return 0
+        self._parts[template.kind] += texts
+        self._stamps += [stamp] * end
+        self._tries = 3
+        return end
 
     def _add(self, stamp: int, payload: bytes) -> None:
         if payload.strip() == _DONE:
             self._facts["done"] = True
             return
         message = _decode(payload)
-        if message is None:
+        if not isinstance(message, dict):
             self._malformed += bool(payload)
             return
         reading = _read(message)
@@ -205,11 +248,11 @@ class _Answer:
         if self._tries and reading.is_only_text:
             self._tries -= 1
             kind, key, _ = reading.fragments[0]
-            self._prefix, self._suffix = _learn(payload, kind, key)
-            self._into = self._parts[kind]
+            self._template = _learn(payload, kind, key) or self._template
 
     def finish(self, stamp: int) -> ParsedStream:
-        self._take(stamp, self._decoder.finish())
+        for payload in self._decoder.finish():
+            self._add(stamp, payload)
         facts = self._facts
         return ParsedStream(
             first_token_ns=self._stamps[0] if self._stamps else None,
@@ -246,24 +289,24 @@ class _Reading:
         return len(self.fragments) == 1 and not (self.called or self.facts) and self.token_ids is None
 
 
-def _decode(payload: bytes) -> dict[str, Any] | None:
+def _decode(data: bytes) -> Any:
+    """Decodes JSON; None if it is none."""
     try:
-        message = orjson.loads(payload)
+        return orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-    return message if isinstance(message, dict) else None
 
 
-def _learn(payload: bytes, kind: str, key: str) -> tuple[bytes, bytes]:
-    """Splits an event around the one string that it carries; empty if that cannot be done beyond doubt."""
+def _learn(payload: bytes, kind: str, key: str) -> _Template | None:
+    """Makes a template of an event that carries one string; None if that cannot be done beyond doubt."""
     found = re.search(rb'"' + key.encode() + rb'"\s*:\s*"((?:[^"\\]++|\\.)*+)"', payload)
     if not found:
-        return b"", b""
+        return None
     prefix, suffix = payload[: found.start(1)], payload[found.end(1) :]
     # Only another text in this very place proves that it is the string that was read.
     probe = _decode(prefix + b"#" + suffix)
-    same = probe is not None and _read(probe).fragments == [(kind, key, "#")]
-    return (prefix, suffix) if same else (b"", b"")
+    same = isinstance(probe, dict) and _read(probe).fragments == [(kind, key, "#")]
+    return _Template(prefix, suffix, kind) if same else None
 
 
 def _read(message: dict[str, Any]) -> _Reading:

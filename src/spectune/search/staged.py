@@ -3,11 +3,12 @@ time on the best so far, then the winner against the baseline, interleaved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.history import History
+from spectune.domain.knobs import KnobValue
 from spectune.domain.ports import Proposal
 from spectune.domain.spec import CampaignSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, Trial, TrialState
@@ -61,28 +62,35 @@ def _explorations(spec: CampaignSpec, history: History) -> Iterator[Proposal]:
     tried = {trial.candidate.id: trial for trial in history.finished}
     for space in spec.search.speculation:
         yield from _deeper(space, history, tried)
-    best = history.incumbent
+    best = finalist(spec, history) or history.baseline
     for name, values in spec.search.knobs.items():
         for value in values:
             candidate = replace(best, knobs={**best.knobs, name: value})
             unchanged = history.opened.service.args.get(name) == value and name not in best.knobs
-            if not unchanged and candidate.id not in tried and not _tried_knob(history, name, value):
+            if not unchanged and candidate.id not in tried and not _tried_elsewhere(history, best, name, value):
                 yield Proposal(candidate, Purpose.EXPLORE, f"{name}={value} on the best so far")
 
 
-def _deeper(space: SpeculationSpace, history: History, tried: dict[str, Trial]) -> Iterator[Proposal]:
-    """The next depth of one method, unless it has stopped paying."""
-    unpaid = 0
+def _deeper(space: SpeculationSpace, history: History, tried: Mapping[str, Trial]) -> Iterator[Proposal]:
+    """The next depth of one method, unless it has stopped paying.
+
+    The point estimate steers: a single exploration seldom proves a gain (see docs/statistics.md), and a step too many
+    costs one launch, while a step too few costs the winner.
+    """
+    standing = scores(history)
+    best, unpaid = 1.0, 0
     for index, depth in enumerate(sorted(space.depths)):
         candidate = at_depth(history.baseline, space, depth)
         trial = tried.get(candidate.id)
         if trial is None:
-            gone = "first depth" if index == 0 else "one step deeper"
-            yield Proposal(candidate, Purpose.EXPLORE, f"{space.method.value}: {gone}, k={depth}")
+            step = "first depth" if index == 0 else "one step deeper"
+            yield Proposal(candidate, Purpose.EXPLORE, f"{space.method.value}: {step}, k={depth}")
             return
         if trial.state in {TrialState.INVALID, TrialState.PRUNED}:
             return
-        unpaid = 0 if _pays(trial) else unpaid + 1
+        score = standing.get(candidate.id, 0.0)
+        unpaid = 0 if score > best or _gains_somewhere(trial) else unpaid + 1
+        best = max(best, score)
         if unpaid and index + 1 >= ALWAYS_TRIED:
             return
 
@@ -95,18 +103,26 @@ def at_depth(baseline: Candidate, space: SpeculationSpace, depth: int) -> Candid
     return replace(baseline, speculation=speculation)
 
 
-def _pays(trial: Trial) -> bool:
-    """Whether a trial gained something: overall, or provably in some slice, where a deeper step may gain more."""
-    verdict = trial.verdict
-    if verdict is None:
-        return False
-    return verdict.decision is Decision.KEEP or any(effect.ratio.low > 1 for effect in verdict.effects)
+def scores(history: History) -> dict[str, float]:
+    """Candidate id -> estimated speed against the baseline, chained over the incumbents that trials were compared with.
+    Candidates without a comparison are absent."""
+    found = {history.baseline.id: 1.0}
+    for trial in history.finished:
+        verdict = trial.verdict
+        if trial.purpose is Purpose.EXPLORE and trial.valid and verdict is not None and verdict.overall is not None:
+            found[trial.candidate.id] = found.get(verdict.reference, 1.0) * verdict.overall.value
+    return found
 
 
-def _tried_knob(history: History, name: str, value: object) -> bool:
-    """Whether a setting was already tried on an earlier incumbent; it is not tried again on each new one."""
+def _gains_somewhere(trial: Trial) -> bool:
+    """Whether it provably gained in some slice, where a deeper step may gain more."""
+    return trial.verdict is not None and any(effect.ratio.low > 1 for effect in trial.verdict.effects)
+
+
+def _tried_elsewhere(history: History, best: Candidate, name: str, value: KnobValue) -> bool:
+    """Whether a setting was already tried on another candidate; it is not tried again on each new best."""
     return any(
-        trial.candidate.knobs.get(name) == value and trial.candidate.id != history.incumbent.id
+        trial.candidate.knobs.get(name) == value and trial.candidate.id != best.id
         for trial in history.finished
         if trial.purpose is Purpose.EXPLORE
     )
@@ -126,21 +142,16 @@ def _anchor(history: History) -> Proposal | None:
 
 
 def finalist(spec: CampaignSpec, history: History) -> Candidate | None:
-    """Who is to be confirmed: the incumbent, else whoever looked better than the minimum gain without proof."""
-    if history.incumbent.id != history.baseline.id:
-        return history.incumbent
-    hopeful = [
-        trial
+    """Who is to be confirmed: whoever looks best by at least the minimum gain, proven or not; None when nobody does.
+    Whoever was reverted is out."""
+    reverted = {
+        trial.candidate.id
         for trial in history.finished
-        if trial.valid
-        and trial.purpose is Purpose.EXPLORE
-        and trial.verdict is not None
-        and trial.verdict.decision is Decision.INCONCLUSIVE
-        and trial.verdict.overall is not None
-        and trial.verdict.overall.value >= 1 + spec.objective.min_gain
-    ]
-    best = max(hopeful, key=lambda t: t.verdict.overall.value if t.verdict and t.verdict.overall else 0.0, default=None)
-    return best.candidate if best else None
+        if trial.purpose is Purpose.EXPLORE and (trial.verdict is None or trial.verdict.decision is Decision.REVERT)
+    }
+    standing = {name: score for name, score in scores(history).items() if name not in reverted}
+    best = max(standing, key=lambda name: standing[name])
+    return history.candidates[best] if standing[best] >= 1 + spec.objective.min_gain else None
 
 
 def _confirmation(spec: CampaignSpec, history: History) -> Proposal | None:
