@@ -334,6 +334,17 @@ def test_malformed_events_are_counted_and_a_cut_one_is_not() -> None:
     assert (parsed.malformed, parsed.text, parsed.done, parsed.finish_reason) == (2, "ab", False, None)
 
 
+def test_an_empty_event_is_no_malformed_one() -> None:
+    assert parse(event(delta("a")), b"data:\n\n", b"data: \n\n").malformed == 0
+
+
+@pytest.mark.parametrize("ending", [b"data: [DONE]", b"data: [DONE]\n", b"data:[DONE]"])
+def test_a_stream_may_end_without_its_last_blank_line(ending: bytes) -> None:
+    assert parse(event(delta("a")), event(delta("b", finish="stop")), ending).done
+    parsed = parse(event(delta("a")), event(delta("b", finish="stop"), end=b"\n"))
+    assert (parsed.text, parsed.finish_reason, parsed.last_token_ns) == ("ab", "stop", 1)
+
+
 # ---- the short cut through runs of like events ----
 
 texts = st.one_of(

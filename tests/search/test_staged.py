@@ -93,14 +93,19 @@ def test_methods_follow_each_other() -> None:
     assert candidate_after(story, search=search).speculation.method is Method.NGRAM
 
 
-def test_settings_are_tried_on_the_best_so_far_but_not_as_they_are() -> None:
+def test_settings_come_before_methods_but_not_as_they_are() -> None:
     search = SearchSpec(speculation=(DRAFTS,), knobs={"threads": (1, 2)})
-    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    story = Story().baselines()
+    one = Candidate(knobs={"threads": 1})
+    assert candidate_after(story, search=search) == one  # threads=2 is what the service has already
+    story.trial(one, decided=KEEP)
     assert candidate_after(story, search=search) == replace(draft(1), knobs={"threads": 1})
-    story.trial(replace(draft(1), knobs={"threads": 1}), decided=REVERT)
-    proposal = next_of(story, search=search)
-    assert proposal is not None
-    assert proposal.purpose is Purpose.CONFIRM  # threads=2 is what the service has already
+
+
+def test_methods_are_tried_on_the_baseline_where_no_setting_is_better() -> None:
+    search = SearchSpec(speculation=(DRAFTS,), knobs={"threads": (1,)})
+    story = Story().baselines().trial(Candidate(knobs={"threads": 1}), decided=REVERT)
+    assert candidate_after(story, search=search) == draft(1)
 
 
 def test_a_setting_is_not_tried_again_on_a_new_incumbent() -> None:

@@ -42,8 +42,8 @@ from spectune.workload import builtin_source, jsonl_source
 Progress = Callable[[str, float | None], None]
 """Hears what is being prepared, and the fraction done where it is known."""
 
-PROBES = 6
-PROBE_TOKENS = 32
+PROBES = 4
+PROBE_TOKENS = 24
 
 ENGINES: Mapping[str, Callable[[], Engine]] = {"llama.cpp": LlamaCpp}
 

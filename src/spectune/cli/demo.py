@@ -30,5 +30,5 @@ def demo_spec(cores: int, binary: str = "auto", minutes: float = 9.0) -> Campaig
             knobs={"threads": tuple(threads)} if threads else {},
         ),
         workload=WorkloadSpec(max_tokens=32, concurrency=(1, 2, 4), temperatures=(0.0, 0.7)),
-        budget=BudgetSpec(minutes=minutes, trials=16, cell_seconds=4.0, precision=0.02, confirm_pairs=2),
+        budget=BudgetSpec(minutes=minutes, trials=16, cell_seconds=5.0, precision=0.02, confirm_pairs=2),
     )

@@ -57,13 +57,20 @@ app.command()(write.schema)
 
 def main() -> None:
     """Runs the command line and exits with a code that means something."""
-    sys.exit(_run())
-
-
-def _run() -> int:
     # Losing the terminal or being told to stop must clean up as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    try:
+        code = _run()
+    except KeyboardInterrupt:  # again, while the first one was being handled
+        code = ExitCode.INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if code == ExitCode.INTERRUPTED:
+        messages().print("interrupted; the same command goes on from here", highlight=False)
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = app(standalone_mode=False)
     except SpectuneError as error:
@@ -73,8 +80,7 @@ def _run() -> int:
         messages().print(f"error: {error.format_message()}", style="bold red", markup=False, highlight=False)
         messages().print("spectune COMMAND --help tells what a command takes.", highlight=False)
         return ExitCode.WRONG_INPUT
-    except (KeyboardInterrupt, typer.Abort):
-        messages().print("interrupted; the same command goes on from here", highlight=False)
+    except typer.Abort:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; nothing can be told any more, not even at exit.

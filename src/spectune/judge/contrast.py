@@ -25,6 +25,15 @@ PRIOR_DF = 4.0
 """Weight of the variance pooled over all slices against that of a slice of its own (Smyth 2004)."""
 
 
+FEW_DF = 8
+"""Below so many degrees of freedom within slices, the scatter around the domains' means takes their place: with one
+prompt a slice there are none at all, and with two or three the interval would span orders of magnitude."""
+
+
+LEAST_DF = 2
+"""With less, chance alone makes a scatter of nearly nothing: it counts as unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gain:
     """A mean difference of log speeds and what its uncertainty is made of.
@@ -134,11 +143,22 @@ class Contrast:
         n = np.bincount(slices)
         centre = np.bincount(slices, self.values) / n
         squares = np.bincount(slices, (self.values - centre[slices]) ** 2)
-        df = float((n - 1).sum())
-        if df == 0:
+        total, df = float(squares.sum()), float((n - 1).sum())
+        if df < FEW_DF:
+            total, df = max((total, df), self._scatter_in_domains, key=lambda found: found[1])
+        if df < LEAST_DF:
             return np.full(len(n), np.nan), 0.0
         prior = min(PRIOR_DF, df)
-        return (prior * squares.sum() / df + squares) / (prior + n - 1), df
+        return (prior * total / df + squares) / (prior + n - 1), df
+
+    @property
+    def _scatter_in_domains(self) -> tuple[float, float]:
+        """Sum of squares around each domain's mean over all cells, and its degrees of freedom. What an effect truly
+        differs between cells is in it, so it errs on the wide side."""
+        domains = np.unique(self.table.domain_of[self.used], return_inverse=True)[1]
+        n = np.bincount(domains)
+        centre = np.bincount(domains, self.values) / n
+        return float(((self.values - centre[domains]) ** 2).sum()), float((n - 1).sum())
 
     def _within(self, share: Floats) -> tuple[float, float]:
         if not self.table.per_prompt:

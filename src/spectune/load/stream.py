@@ -69,10 +69,8 @@ class ParsedStream:
 def parse_stream(pieces: Iterable[Piece]) -> ParsedStream:
     """Reads a whole stream of /v1/chat/completions, /v1/completions or llama.cpp's /completion."""
     answer = _Answer()
-    stamp = 0
-    for stamp, data in pieces:
-        answer.feed(stamp, data)
-    return answer.finish(stamp)
+    answer.read(pieces)
+    return answer.parsed()
 
 
 def decode_sse(pieces: Iterable[Piece]) -> Iterator[Event]:
@@ -153,18 +151,13 @@ class _Template:
     Of the events that begin and end with the same bytes, only that string need be decoded.
     """
 
-    def __init__(self, prefix: bytes, suffix: bytes, kind: str) -> None:
-        """Takes the data of an event up to the opening quote and from the closing one, and what the string is."""
-        self.prefix, self.suffix, self.kind = prefix, suffix, kind
-        self._before, self._after = _DATA + prefix, suffix + _BLANK
-        self._start, self._end = len(self._before) - 1, 1 - len(self._after)
-        self._pair = 2 * len(self._before + self._after)
-
-    def read_piece(self, piece: bytes) -> str | None:
-        """Reads a piece that is one event after the template; None if it is anything else."""
-        if len(piece) < self._pair and piece.startswith(self._before) and piece.endswith(self._after):
-            return cast(str | None, _decode(piece[self._start : self._end]))
-        return None
+    def __init__(self, prefix: bytes, suffix: bytes, into: list[str]) -> None:
+        """Takes the data of an event up to the opening quote and from the closing one, and where its string belongs."""
+        self.prefix, self.suffix, self.into = prefix, suffix, into
+        # The same of a whole event; where to slice it to have the string with its quotes; the least size of two events.
+        self.before, self.after = _DATA + prefix, suffix + _BLANK
+        self.start, self.end = len(self.before) - 1, 1 - len(self.after)
+        self.pair = 2 * len(self.before + self.after)
 
     def read_run(self, run: list[bytes]) -> list[str] | None:
         """Reads events that all follow the template; None if one of them does not."""
@@ -196,14 +189,29 @@ class _Answer:
         self._template: _Template | None = None
         self._tries = 3  # how often to learn a template before one has been of use
 
-    def feed(self, stamp: int, data: bytes) -> None:
-        template = self._template
-        if template and self._decoder.is_between and (text := template.read_piece(data)):
-            self._parts[template.kind].append(text)
-            self._stamps.append(stamp)
-            self._tries = 3
-            return
-        payloads = self._decoder.feed(data)
+    def read(self, pieces: Iterable[Piece]) -> None:
+        decoder = self._decoder
+        template: _Template | None = None
+        stamp = 0
+        for stamp, data in pieces:
+            # A paced stream is nearly all pieces of one such event.
+            if (
+                template
+                and len(data) < template.pair
+                and data.startswith(template.before)
+                and data.endswith(template.after)
+                and decoder.is_between
+                and (text := _decode(data[template.start : template.end]))
+            ):
+                template.into.append(text)
+                self._stamps.append(stamp)
+                self._tries = 3
+            else:
+                self._take(stamp, decoder.feed(data))
+                template = self._template
+        self._take(stamp, decoder.finish())
+
+    def _take(self, stamp: int, payloads: list[bytes]) -> None:
         taken = 0
         while taken < len(payloads) and not self._template:
             self._add(stamp, payloads[taken])
@@ -222,7 +230,7 @@ class _Answer:
         texts = template.read_run(payloads[:end]) if end else None
         if not texts or not all(texts):
             return 0
-        self._parts[template.kind] += texts
+        template.into.extend(texts)
         self._stamps += [stamp] * end
         self._tries = 3
         return end
@@ -247,12 +255,21 @@ class _Answer:
             self._stamps.append(stamp)
         if self._tries and reading.is_only_text:
             self._tries -= 1
-            kind, key, _ = reading.fragments[0]
-            self._template = _learn(payload, kind, key) or self._template
+            self._learn(payload, reading)
 
-    def finish(self, stamp: int) -> ParsedStream:
-        for payload in self._decoder.finish():
-            self._add(stamp, payload)
+    def _learn(self, payload: bytes, reading: _Reading) -> None:
+        """Makes a template of an event that carries one string, if that can be done beyond doubt."""
+        kind, key, _ = reading.fragments[0]
+        found = re.search(rb'"' + key.encode() + rb'"\s*:\s*"((?:[^"\\]++|\\.)*+)"', payload)
+        if not found:
+            return
+        prefix, suffix = payload[: found.start(1)], payload[found.end(1) :]
+        # Only another text in this very place proves that it is the string that was read.
+        probe = _decode(prefix + b"#" + suffix)
+        if isinstance(probe, dict) and _read(probe).fragments == [(kind, key, "#")]:
+            self._template = _Template(prefix, suffix, self._parts[kind])
+
+    def parsed(self) -> ParsedStream:
         facts = self._facts
         return ParsedStream(
             first_token_ns=self._stamps[0] if self._stamps else None,
@@ -295,18 +312,6 @@ def _decode(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
-
-
-def _learn(payload: bytes, kind: str, key: str) -> _Template | None:
-    """Makes a template of an event that carries one string; None if that cannot be done beyond doubt."""
-    found = re.search(rb'"' + key.encode() + rb'"\s*:\s*"((?:[^"\\]++|\\.)*+)"', payload)
-    if not found:
-        return None
-    prefix, suffix = payload[: found.start(1)], payload[found.end(1) :]
-    # Only another text in this very place proves that it is the string that was read.
-    probe = _decode(prefix + b"#" + suffix)
-    same = isinstance(probe, dict) and _read(probe).fragments == [(kind, key, "#")]
-    return _Template(prefix, suffix, kind) if same else None
 
 
 def _read(message: dict[str, Any]) -> _Reading:

@@ -1,5 +1,8 @@
-"""The staged search: baseline twice, each speculation method one step deeper while it pays, other settings one at a
-time on the best so far, then the winner against the baseline, interleaved."""
+"""The staged search: baseline twice, other settings one at a time, each speculation method one step deeper while it
+pays, then the winner against the baseline, interleaved.
+
+Other settings come first: a wrong number of threads, say, makes drafting look good or bad for reasons of its own.
+"""
 
 from __future__ import annotations
 
@@ -60,27 +63,40 @@ def _affordable(spec: CampaignSpec, history: History) -> bool:
 
 def _explorations(spec: CampaignSpec, history: History) -> Iterator[Proposal]:
     tried = {trial.candidate.id: trial for trial in history.finished}
-    for space in spec.search.speculation:
-        yield from _deeper(space, history, tried)
-    best = finalist(spec, history) or history.baseline
+    base = _best_without_drafts(spec, history)
     for name, values in spec.search.knobs.items():
         for value in values:
-            candidate = replace(best, knobs={**best.knobs, name: value})
-            unchanged = history.opened.service.args.get(name) == value and name not in best.knobs
-            if not unchanged and candidate.id not in tried and not _tried_elsewhere(history, best, name, value):
+            candidate = replace(base, knobs={**base.knobs, name: value})
+            as_it_is = history.opened.service.args.get(name) == value and name not in history.baseline.knobs
+            if not as_it_is and candidate.id not in tried and not _tried_elsewhere(history, base, name, value):
                 yield Proposal(candidate, Purpose.EXPLORE, f"{name}={value} on the best so far")
+    for space in spec.search.speculation:
+        yield from _deeper(space, base, history, tried)
 
 
-def _deeper(space: SpeculationSpace, history: History, tried: Mapping[str, Trial]) -> Iterator[Proposal]:
+def _best_without_drafts(spec: CampaignSpec, history: History) -> Candidate:
+    """The best among the baseline and its variants in other settings, on which methods are tried."""
+    standing = {
+        name: score
+        for name, score in _not_reverted(history).items()
+        if history.candidates[name].speculation == history.baseline.speculation
+    }
+    best = max(standing, key=lambda name: standing[name])
+    return history.candidates[best] if standing[best] >= 1 + spec.objective.min_gain else history.baseline
+
+
+def _deeper(
+    space: SpeculationSpace, base: Candidate, history: History, tried: Mapping[str, Trial]
+) -> Iterator[Proposal]:
     """The next depth of one method, unless it has stopped paying.
 
     The point estimate steers: a single exploration seldom proves a gain (see docs/statistics.md), and a step too many
     costs one launch, while a step too few costs the winner.
     """
     standing = scores(history)
-    best, unpaid = 1.0, 0
+    best, unpaid = standing[base.id], 0
     for index, depth in enumerate(sorted(space.depths)):
-        candidate = at_depth(history.baseline, space, depth)
+        candidate = at_depth(base, space, depth)
         trial = tried.get(candidate.id)
         if trial is None:
             step = "first depth" if index == 0 else "one step deeper"
@@ -95,12 +111,12 @@ def _deeper(space: SpeculationSpace, history: History, tried: Mapping[str, Trial
             return
 
 
-def at_depth(baseline: Candidate, space: SpeculationSpace, depth: int) -> Candidate:
-    """The baseline with one method at one depth in place of its own speculation."""
+def at_depth(base: Candidate, space: SpeculationSpace, depth: int) -> Candidate:
+    """A candidate with one method at one depth in place of its own speculation."""
     if space.method is Method.NONE:
-        return replace(baseline, speculation=Speculation())
+        return replace(base, speculation=Speculation())
     speculation = Speculation(space.method, depth, draft_model=space.draft_model, settings=dict(space.settings))
-    return replace(baseline, speculation=speculation)
+    return replace(base, speculation=speculation)
 
 
 def scores(history: History) -> dict[str, float]:
@@ -144,14 +160,19 @@ def _anchor(history: History) -> Proposal | None:
 def finalist(spec: CampaignSpec, history: History) -> Candidate | None:
     """Who is to be confirmed: whoever looks best by at least the minimum gain, proven or not; None when nobody does.
     Whoever was reverted is out."""
+    standing = _not_reverted(history)
+    best = max(standing, key=lambda name: standing[name])
+    return history.candidates[best] if standing[best] >= 1 + spec.objective.min_gain else None
+
+
+def _not_reverted(history: History) -> dict[str, float]:
+    """Scores of those that may still win."""
     reverted = {
         trial.candidate.id
         for trial in history.finished
         if trial.purpose is Purpose.EXPLORE and (trial.verdict is None or trial.verdict.decision is Decision.REVERT)
     }
-    standing = {name: score for name, score in scores(history).items() if name not in reverted}
-    best = max(standing, key=lambda name: standing[name])
-    return history.candidates[best] if standing[best] >= 1 + spec.objective.min_gain else None
+    return {name: score for name, score in scores(history).items() if name not in reverted}
 
 
 def _confirmation(spec: CampaignSpec, history: History) -> Proposal | None:
