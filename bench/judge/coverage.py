@@ -1,6 +1,6 @@
 """How often the judge is right, on simulated campaigns with known truth.
 
-    python -m bench.judge.coverage [--campaigns 40] [--seed 1] [--workers 2] [--ties]
+    python -m bench.judge.coverage [--campaigns 20] [--seed 1] [--workers 2] [--ties]
 
 Prints the tables of docs/statistics.md as Markdown.
 """
@@ -184,7 +184,7 @@ def run(workers: int, jobs: Sequence[Job]) -> Iterable[Tally]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--campaigns", type=int, default=40, help="per line of the tables; twice as many where nothing gains"
+        "--campaigns", type=int, default=20, help="per line of the tables; twice as many where nothing gains"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)

@@ -17,11 +17,16 @@ from spectune.domain.spec import (
 
 
 def demo_spec(cores: int, binary: str = "auto", minutes: float = 9.0) -> CampaignSpec:
-    """The campaign of `spectune demo` for a machine with so many usable cores."""
-    threads: Sequence[KnobValue] = tuple(sorted({max(1, cores // 2), cores} - {cores}))
+    """The campaign of `spectune demo` for a machine with so many usable cores.
+
+    The service leaves one core to everything else, as a careful operator would; using all of them is one of the things
+    to try. Answers are short, and measurements too, so that it ends within ten minutes on two slow cores.
+    """
+    service = max(1, cores - 1)
+    threads: Sequence[KnobValue] = tuple(sorted({max(1, cores // 2), cores} - {service}))
     return CampaignSpec(
         name="demo",
-        service=ServiceSpec(binary=binary, args={"threads": cores, "ctx-size": 8192, "parallel": 4}),
+        service=ServiceSpec(binary=binary, args={"threads": service, "ctx-size": 8192, "parallel": 4}),
         search=SearchSpec(
             speculation=(
                 SpeculationSpace(Method.DRAFT, depths=(1, 3, 5), draft_model="builtin"),
@@ -30,5 +35,5 @@ def demo_spec(cores: int, binary: str = "auto", minutes: float = 9.0) -> Campaig
             knobs={"threads": tuple(threads)} if threads else {},
         ),
         workload=WorkloadSpec(max_tokens=32, concurrency=(1, 2, 4), temperatures=(0.0, 0.7)),
-        budget=BudgetSpec(minutes=minutes, trials=16, cell_seconds=5.0, precision=0.02, confirm_pairs=2),
+        budget=BudgetSpec(minutes=minutes, trials=16, cell_seconds=3.0, precision=0.02, confirm_pairs=2),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from spectune.domain.estimate import Ratio
 from spectune.domain.finding import Status
 from spectune.domain.history import History
-from spectune.domain.spec import CampaignSpec
+from spectune.domain.spec import CampaignSpec, SearchSpec
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion
 from spectune.judge.best import best_by_slice
@@ -24,6 +24,8 @@ def conclude_campaign(spec: CampaignSpec, history: History) -> Conclusion:
     noise = known.noise.tau if known.noise.repeats else None
     if not known.has(baseline):
         return Conclusion(None, False, "the baseline has no usable measurement, so there is nothing to compare with")
+    if not any(trial.purpose is Purpose.EXPLORE for trial in history.finished) and spec.search != SearchSpec():
+        return Conclusion(None, False, "the budget ended before anything was tried", noise=noise)
     tried = [identity for identity in history.candidates if identity != baseline]
     sound = [identity for identity in tried if known.has(identity) and not _unfit(spec, history, identity)]
     answer = _answer(spec, history, known, sound)

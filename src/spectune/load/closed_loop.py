@@ -63,6 +63,7 @@ class ClosedLoop:
         self._closed_ns: int | None = None
         self._ramps_over = 0
         self._counted_in_flight = 0
+        self._nothing_counts = asyncio.Event()
         self._refused_in_a_row = 0
         self._over = False
         self.recorded: list[Recorded] = []
@@ -90,11 +91,16 @@ class ClosedLoop:
 
     async def _finished(self, users: list[asyncio.Task[None]]) -> None:
         """Waits until the window has closed and nothing that counts is in flight, or all users have gone."""
+        over = asyncio.create_task(self._nothing_counts.wait())
         pending = set(users)
-        while pending and not self.lost and not (self._closed_ns and not self._counted_in_flight):
-            done, pending = await asyncio.wait(pending, timeout=0.02, return_when=asyncio.FIRST_COMPLETED)
-            for user in done:
-                user.result()
+        try:
+            while pending and not over.done():
+                done, _ = await asyncio.wait({*pending, over}, return_when=asyncio.FIRST_COMPLETED)
+                pending -= done
+                for user in done - {over}:
+                    user.result()
+        finally:
+            over.cancel()
 
     async def _user(self, index: int) -> None:
         """One user: a short request to fall out of step, then one after the other until there are no prompts."""
@@ -110,6 +116,7 @@ class ClosedLoop:
         while not self._over and not self.lost:
             phase = self._phase()
             if phase is Phase.DRAIN and not self._counted_in_flight:
+                self._nothing_counts.set()
                 return
             prompt = self._next()
             if prompt is None:
@@ -129,6 +136,8 @@ class ClosedLoop:
         if counts:
             self._consider_closing()
         await self._mind_refusals(done.record.outcome)
+        if self.lost or (self._closed_ns and not self._counted_in_flight):
+            self._nothing_counts.set()
 
     def _open(self) -> None:
         self._opened_ns = self._opened_ns or perf_counter_ns()

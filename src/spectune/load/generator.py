@@ -26,7 +26,7 @@ from spectune.load.wire import Pool, RawExchange, Timeouts, encode_request
 T = TypeVar("T")
 
 _GREEDY = Sampling(temperature=0.0, seed=1)
-_LAG_SAMPLE_S = 0.01
+_LAG_SAMPLE_S = 0.05
 _PROGRESS_EVERY_S = 0.25
 
 
@@ -77,7 +77,7 @@ class HttpLoad:
         metrics = summary.request_metrics(kept) | summary.window_metrics(recorded, window)
         in_flight = summary.mean_in_flight((r.record for r in recorded), window)
         facts = doubts.Facts(
-            cell, kept, recorded, metrics, in_flight, limits.min_requests, before, after,
+            cell, kept, recorded, metrics, in_flight, before, after,
             run.lag_s, run.cpu_share, self._cores, load_before,
         )  # fmt: skip
         measurement = Measurement(

@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 import select
 import ssl as tls
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from time import perf_counter_ns
-from typing import Any, Self, cast
+from typing import Any, Self, cast, overload
 from urllib.parse import SplitResult, urlsplit
 
 import httptools
+
+Piece = tuple[int, bytes]
+"""(arrival in ns, bytes)"""
 
 _SWEEP_S = 0.05
 _OPENING_AT_ONCE = 16
@@ -56,6 +59,43 @@ class Timeouts:
     idle_s: float = 60.0
 
 
+class _Pieces(Sequence[Piece]):
+    """What a connection recorded, put together when it is first looked at.
+
+    An exchange ends when others are waiting for their stamps, often hundreds at the same moment.
+    """
+
+    def __init__(self, bodies: list[bytes], stamps: list[int], stops: list[int]) -> None:
+        """Takes all bodies, and of every read its stamp and how many bodies there were after it."""
+        self._recorded = (bodies, stamps, stops)
+        self._pieces: tuple[Piece, ...] | None = None
+
+    def _all(self) -> tuple[Piece, ...]:
+        if self._pieces is None:
+            bodies, stamps, stops = self._recorded
+            starts = [0, *stops]
+            whole = ((stamp, b"".join(bodies[i:j])) for stamp, i, j in zip(stamps, starts, stops, strict=False))
+            self._pieces = tuple(piece for piece in whole if piece[1])
+            self._recorded = ([], [], [])
+        return self._pieces
+
+    @overload
+    def __getitem__(self, index: int) -> Piece: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Piece, ...]: ...
+    def __getitem__(self, index: int | slice) -> Piece | tuple[Piece, ...]:
+        return self._all()[index]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[Piece]:
+        return iter(self._all())
+
+    def __repr__(self) -> str:
+        return repr(self._all())
+
+
 @dataclass(frozen=True, slots=True)
 class RawExchange:
     """One request and what came back.
@@ -73,7 +113,7 @@ class RawExchange:
     outcome: Outcome
     status: int | None
     sent_ns: int
-    pieces: tuple[tuple[int, bytes], ...]
+    pieces: Sequence[Piece]
     end_ns: int
     detail: str = ""
 
@@ -277,7 +317,6 @@ class _Connection(asyncio.Protocol):
         self._bodies: list[bytes] = []
         self._stamps: list[int] = []
         self._stops: list[int] = []  # how many bodies there were after the read of the same index in stamps
-        self._seen = 0
         self._status: int | None = None
         self._answers = 0
         self._sent_ns = 0
@@ -296,11 +335,8 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._end(Outcome.PROTOCOL_ERROR, _name(error), stamp)
             return
-        seen = len(self._bodies)
-        if seen > self._seen:
-            self._seen = seen
-            self._stamps.append(stamp)
-            self._stops.append(seen)
+        self._stamps.append(stamp)
+        self._stops.append(len(self._bodies))
         if self._answers:
             self._end_answered(stamp)
 
@@ -310,7 +346,7 @@ class _Connection(asyncio.Protocol):
 
     def start(self, request: bytes) -> asyncio.Future[RawExchange]:
         self._future = asyncio.get_running_loop().create_future()
-        self._seen = self._answers = 0
+        self._answers = 0
         self._status = None
         self._has_length = self._keep_alive = self._unsent = False
         self._pool._started(self)
@@ -325,7 +361,7 @@ class _Connection(asyncio.Protocol):
 
     def check_deadline(self, now: int) -> None:
         limits = self._pool.timeouts
-        if self._stamps:
+        if self._bodies:
             if now - self._stamps[-1] > limits.idle_s * 1e9:
                 self._end(Outcome.TIMED_OUT_IDLE, f"nothing for {limits.idle_s:g} s within the answer", now)
         elif now - self._sent_ns > limits.first_byte_s * 1e9:
@@ -342,16 +378,11 @@ class _Connection(asyncio.Protocol):
         future, self._future = self._future, None
         if future is None:
             return
-        pieces: list[tuple[int, bytes]] = []
-        start = 0
-        for stamp, stop in zip(self._stamps, self._stops, strict=True):
-            bodies = self._bodies[start:stop]
-            pieces.append((stamp, bodies[0] if len(bodies) == 1 else b"".join(bodies)))
-            start = stop
-        for kept in (self._bodies, self._stamps, self._stops):
-            kept.clear()
+        pieces = _Pieces(self._bodies.copy(), self._stamps, self._stops)
+        self._bodies.clear()  # and not a new list: the parser holds this one
+        self._stamps, self._stops = [], []
         if not future.done():
-            future.set_result(RawExchange(outcome, self._status, self._sent_ns, tuple(pieces), end_ns, detail))
+            future.set_result(RawExchange(outcome, self._status, self._sent_ns, pieces, end_ns, detail))
         self._pool._ended(self, reusable)
         if not reusable:
             self._transport.abort()
