@@ -7,7 +7,7 @@ from the ledger alone. Nothing here touches files, processes or the network: tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, Service
@@ -37,6 +37,7 @@ from spectune.domain.ports import (
     PromptSource,
     Proposal,
     Running,
+    Stop,
     Strategy,
     Target,
     Verifier,
@@ -99,9 +100,9 @@ class Campaign:
             HostError, LedgerError: what the rooms could not do; running again goes on from here.
         """
         self._pick_up()
-        while (proposal := self._rooms.strategy.propose(self._spec, self._history)) is not None:
-            self._try(proposal)
-        return self._conclude()
+        while isinstance(step := self._rooms.strategy.propose(self._spec, self._history), Proposal):
+            self._try(step)
+        return self._conclude(step)
 
     def _pick_up(self) -> None:
         """Ends what a killed run left behind, and finishes the trial it was in."""
@@ -185,8 +186,9 @@ class Campaign:
         verdict = self._rooms.judge.decide(self._spec, self._history, self._history.trials[number])
         self._record(Decided(self._rooms.clock.now(), number, verdict))
 
-    def _conclude(self) -> Conclusion:
-        conclusion = self._rooms.judge.conclude(self._spec, self._history)
+    def _conclude(self, stop: Stop) -> Conclusion:
+        judged = self._rooms.judge.conclude(self._spec, self._history)
+        conclusion = replace(judged, notes={**judged.notes, "search": stop.reason})
         self._record(CampaignEnded(self._rooms.clock.now(), conclusion))
         broken = next((t for t in self._history.ordered if t.purpose is Purpose.BASELINE and not t.valid), None)
         if broken is not None:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spectune.load.stream import ParsedStream, Piece, decode_sse, parse_stream
+from spectune.load.sse import Piece, decode_sse
+from spectune.load.stream import ParsedStream, parse_stream
 
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spectune.domain.candidate import Candidate, Method
-from spectune.domain.ports import Proposal
+from spectune.domain.ports import Proposal, Stop
 from spectune.domain.spec import BudgetSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Decision
@@ -18,7 +18,8 @@ REVERT = verdict(Decision.REVERT, 0.8)
 
 
 def next_of(story: Story, **changes: object) -> Proposal | None:
-    return Staged().propose(spec(**changes), story.history)
+    step = Staged().propose(spec(**changes), story.history)
+    return step if isinstance(step, Proposal) else None
 
 
 def candidate_after(story: Story, **changes: object) -> Candidate:
@@ -162,6 +163,18 @@ def test_exploring_leaves_room_for_the_confirmation() -> None:
     assert (proposal.purpose, proposal.candidate) == (Purpose.CONFIRM, BASELINE)
 
 
-def test_launches_are_limited() -> None:
+def test_launches_are_limited_and_what_was_left_out_is_named() -> None:
     story = Story().baselines().trial(draft(1), decided=KEEP)
-    assert next_of(story, budget=BudgetSpec(trials=3, confirm_pairs=2)) is None
+    step = Staged().propose(spec(budget=BudgetSpec(trials=3, confirm_pairs=2)), story.history)
+    assert step == Stop("the budget ended before draft k=2 could be tried")
+
+
+def test_while_nobody_is_to_be_confirmed_one_pair_is_kept_in_reserve() -> None:
+    story = Story().baselines().trial(draft(1), decided=REVERT)
+    assert candidate_after(story, budget=BudgetSpec(minutes=6, trials=40, confirm_pairs=4)) == draft(2)
+    assert next_of(story, budget=BudgetSpec(minutes=5, trials=40, confirm_pairs=4)) is None
+
+
+def test_when_all_was_tried_it_says_so() -> None:
+    story = Story().baselines().trial(draft(1), decided=REVERT).trial(draft(2), decided=REVERT)
+    assert Staged().propose(spec(), story.history) == Stop("everything worth trying was tried")

@@ -216,11 +216,18 @@ class Verifier(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nothing more is to be tried, and why; what was left out for lack of budget is named."""
+
+    reason: str
+
+
 class Strategy(Protocol):
     """Decides what to try."""
 
-    def propose(self, spec: CampaignSpec, history: History) -> Proposal | None:
-        """The next trial, or None when there is nothing left that is worth it. Depends on its arguments alone."""
+    def propose(self, spec: CampaignSpec, history: History) -> Proposal | Stop:
+        """The next trial, or why there is none. Depends on its arguments alone."""
         ...
 
 

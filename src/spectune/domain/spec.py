@@ -145,7 +145,10 @@ class BudgetSpec:
 
     __pydantic_config__ = _STRICT
 
-    minutes: Annotated[PositiveFloat, Field(description="Stop proposing after this long.")] = 60.0
+    minutes: Annotated[
+        PositiveFloat,
+        Field(description="Explore for so long, confirmation included; what is found last is still confirmed."),
+    ] = 60.0
     trials: Annotated[
         PositiveInt, Field(description="Most launches of the server, baseline and confirmation included.")
     ] = 40

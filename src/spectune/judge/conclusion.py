@@ -137,6 +137,9 @@ def _unconfirmed(spec: CampaignSpec, history: History, known: Comparer, sound: S
     adjusted = [found.ratio(family) for _, _, found in rated]
     if all(ratio is not None and ratio.high < 1 + goal.min_gain for ratio in adjusted):
         return Conclusion(baseline, False, f"nothing beats what you have: {label} came closest with {best.percent}")
+    if best.value < 1 + goal.min_gain:
+        reason = f"nothing looked {100 * goal.min_gain:g} % faster than what you have: {label} came closest with"
+        return Conclusion(baseline, False, f"{reason} {best.percent}, and was not worth confirming")
     words = _undecided(spec, label, comparison, best, 0, goal.confidence)
     return Conclusion(baseline, False, f"nothing provably beats what you have: {words}")
 

@@ -6,23 +6,13 @@ Nothing here raises, whatever the bytes are: a stream is what it is, and the fie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
 
-Piece = tuple[int, bytes]
-"""(arrival in ns, bytes)"""
-Event = tuple[int, bytes]
-"""(arrival in ns of the piece that completed the event, its data)"""
-
-_BOM = b"\xef\xbb\xbf"
-_DATA = b"data: "
-_BLANK = b"\n\n"
-_NEXT = _BLANK + _DATA
-_DONE = b"[DONE]"
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+from spectune.load.sse import BLANK, DATA, DONE, Decoder, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,78 +63,6 @@ def parse_stream(pieces: Iterable[Piece]) -> ParsedStream:
     return answer.parsed()
 
 
-def decode_sse(pieces: Iterable[Piece]) -> Iterator[Event]:
-    """Decodes server-sent events however they are cut into pieces; only `data` is kept.
-
-    At the end of the stream an event without its closing blank line is still taken, since some servers leave it out,
-    but not a line without its end, unless it says [DONE].
-    """
-    decoder = _Decoder()
-    stamp = 0
-    for stamp, data in pieces:
-        for payload in decoder.feed(data):
-            yield stamp, payload
-    for payload in decoder.finish():
-        yield stamp, payload
-
-
-class _Decoder:
-    """Incremental decoder after the HTML standard: CR, LF and CRLF end lines, a blank line ends an event."""
-
-    def __init__(self) -> None:
-        self.is_between = True  # nothing is pending
-        self._first_line = True
-        self._after_cr = False
-        self._line: list[bytes] = []  # an unfinished line, joined when it ends so that a giant one costs no more
-        self._data: list[bytes] = []  # data lines of an unfinished event
-
-    def feed(self, piece: bytes) -> list[bytes]:
-        """Takes the next bytes and returns the data of the events that they complete."""
-        # What servers send nearly always: whole events of one line of data each.
-        if self.is_between and piece.startswith(_DATA) and piece.endswith(_BLANK) and piece.find(b"\r") < 0:
-            payloads = piece[len(_DATA) : -len(_BLANK)].split(_NEXT)
-            if piece.count(b"\n") == len(_BLANK) * len(payloads):
-                self._first_line = False
-                return payloads
-        if self._after_cr and piece.startswith(b"\n"):
-            piece = piece[1:]
-            self._after_cr = False
-        if not piece:
-            return []
-        self._after_cr = piece.endswith(b"\r")
-        self._line.append(piece)
-        events: list[bytes] = []
-        if piece.find(b"\n") >= 0 or piece.find(b"\r") >= 0:
-            *lines, rest = _LINE_END.split(b"".join(self._line))
-            self._line = [rest] if rest else []
-            for line in lines:
-                self._end_line(line, events)
-        self.is_between = not (self._line or self._data or self._after_cr)
-        return events
-
-    def finish(self) -> list[bytes]:
-        """Returns the data of an event that the end of the stream completes, if there is one."""
-        events: list[bytes] = []
-        line = b"".join(self._line)
-        if line.removeprefix(b"data:").strip() == _DONE:
-            self._end_line(line, events)
-        self._end_line(b"", events)
-        return events
-
-    def _end_line(self, line: bytes, events: list[bytes]) -> None:
-        if self._first_line:
-            self._first_line = False
-            line = line.removeprefix(_BOM)
-        if not line:
-            if self._data:
-                events.append(b"\n".join(self._data))
-                self._data.clear()
-        elif line.startswith(b"data:"):
-            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
-        elif line == b"data":
-            self._data.append(b"")
-
-
 class _Template:
     """What the events of a stream have in common: all of their bytes but one string.
 
@@ -155,7 +73,7 @@ class _Template:
         """Takes the data of an event up to the opening quote and from the closing one, and where its string belongs."""
         self.prefix, self.suffix, self.into = prefix, suffix, into
         # The same of a whole event; where to slice it to have the string with its quotes; the least size of two events.
-        self.before, self.after = _DATA + prefix, suffix + _BLANK
+        self.before, self.after = DATA + prefix, suffix + BLANK
         self.start, self.end = len(self.before) - 1, 1 - len(self.after)
         self.pair = 2 * len(self.before + self.after)
 
@@ -180,7 +98,7 @@ class _Answer:
     """Gathers one stream."""
 
     def __init__(self) -> None:
-        self._decoder = _Decoder()
+        self._decoder = Decoder()
         self._parts: dict[str, list[str]] = {"text": [], "reasoning": [], "tool_calls": []}
         self._stamps: list[int] = []
         self._facts: dict[str, Any] = {}
@@ -236,7 +154,7 @@ class _Answer:
         return end
 
     def _add(self, stamp: int, payload: bytes) -> None:
-        if payload.strip() == _DONE:
+        if payload.strip() == DONE:
             self._facts["done"] = True
             return
         message = _decode(payload)

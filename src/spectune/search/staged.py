@@ -12,7 +12,7 @@ from dataclasses import replace
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.history import History
 from spectune.domain.knobs import KnobValue
-from spectune.domain.ports import Proposal
+from spectune.domain.ports import Proposal, Stop
 from spectune.domain.spec import CampaignSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision
@@ -30,20 +30,25 @@ ANCHOR_EVERY = 3
 class Staged:
     """See the module. Depends on spec and history alone, so that a resumed campaign goes on as it would have."""
 
-    def propose(self, spec: CampaignSpec, history: History) -> Proposal | None:
+    def propose(self, spec: CampaignSpec, history: History) -> Proposal | Stop:
         baselines = [trial for trial in history.finished if trial.purpose is Purpose.BASELINE]
         if any(not trial.valid for trial in baselines):
-            return None
+            return Stop("the service as it is does not pass its checks")
         if len(baselines) < BASELINES:
             reason = (
                 "the service as it is" if not baselines else "the service again: how much does it differ from itself?"
             )
             return Proposal(history.baseline, Purpose.BASELINE, reason)
-        if not _confirming(history) and _affordable(spec, history):
-            explore = next(_explorations(spec, history), None)
-            if explore is not None:
-                return _anchor(history) or explore
-        return _confirmation(spec, history)
+        explore = next(_explorations(spec, history), None)
+        if explore is not None and not _confirming(history) and _affordable(spec, history):
+            return _anchor(history) or explore
+        return _confirmation(spec, history) or _stop(explore)
+
+
+def _stop(left: Proposal | None) -> Stop:
+    if left is None:
+        return Stop("everything worth trying was tried")
+    return Stop(f"the budget ended before {left.candidate.label} could be tried")
 
 
 def _confirming(history: History) -> bool:
@@ -51,13 +56,14 @@ def _confirming(history: History) -> bool:
 
 
 def _affordable(spec: CampaignSpec, history: History) -> bool:
-    """Whether one more exploration leaves enough of the budget for the confirmation."""
-    launches = 2 * spec.budget.confirm_pairs
+    """Whether one more exploration leaves enough of the budget for the confirmation; while there is nobody to confirm,
+    for one pair of it."""
+    pairs = spec.budget.confirm_pairs if finalist(spec, history) else min(1, spec.budget.confirm_pairs)
     trials = history.finished
     per_trial = history.spent_s / len(trials)
     return (
-        len(trials) + 1 + launches <= spec.budget.trials
-        and history.spent_s + per_trial * (1 + launches) <= spec.budget.minutes * 60
+        len(trials) + 1 + 2 * pairs <= spec.budget.trials
+        and history.spent_s + per_trial * (1 + 2 * pairs) <= spec.budget.minutes * 60
     )
 
 
