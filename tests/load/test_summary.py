@@ -75,3 +75,9 @@ def test_domains_are_summed_up_apart() -> None:
     assert list(by_domain) == ["a", "b"]
     assert by_domain["a"][MetricName.PER_USER_SPEED].value == pytest.approx(20)
     assert by_domain["a"][MetricName.PER_USER_SPEED].n == 2
+
+
+def test_no_speed_is_below_zero_however_few_the_requests() -> None:
+    found = summary.request_metrics([recorded(tokens=11), recorded(tokens=91)])
+    assert found[MetricName.PER_USER_SPEED].low == 0.0
+    assert all(estimate.low >= 0 for estimate in found.values())

@@ -56,7 +56,10 @@ def report(
     form: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.HTML,
     out: Annotated[Path | None, typer.Option("--out", help="File to write; '-' is standard output.")] = None,
 ) -> None:
-    """Write a campaign's report: one HTML file that needs no network, or Markdown, JSON, CSV."""
+    """Write a campaign's report: HTML, Markdown, JSON or CSV.
+
+    The HTML is one file that needs no network.
+    """
     data = _data(which, directory)
     if form is Format.HTML and (out is None or str(out) != "-"):
         typer.echo(write_html(data, out or directory / f"{data.campaign}.html"))

@@ -40,9 +40,10 @@ def demo(
     new: New = False,
     as_json: Json = False,
 ) -> None:
-    """Tune a real llama-server on this machine, with the built-in model and prompts (about 10 minutes).
+    """Tune a real llama-server on this machine (10 minutes).
 
-    Sets everything up the first time: fetches a small model, builds llama-server from source unless there is one.
+    Takes the built-in model and prompts. Sets everything up the first time: fetches a small model, and builds
+    llama-server from source unless there is one.
     """
     raise typer.Exit(_campaign(demo_spec(assemble.usable_cores(), binary, minutes), directory, new, as_json))
 
@@ -58,7 +59,10 @@ def run(
 
 
 def check(file: File, as_json: Json = False) -> None:
-    """Check all that can be checked without starting anything, and say what a run would do."""
+    """Check a campaign file, and say what a run would do.
+
+    Checks all that can be checked without starting anything: keys, program, model, flags, port, prompts.
+    """
     spec = campaign_file.load(file)
     with preparing() as progress:
         prepared = assemble.prepare(spec, progress, build=False)

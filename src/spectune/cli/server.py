@@ -48,7 +48,10 @@ def bench(
     api_key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a running server: per-user and aggregate speed, time to first token, acceptance, at each load level."""
+    """Measure a running server at each load level.
+
+    Tells per-user and aggregate speed, time to first token and acceptance, with 95 % intervals and doubts.
+    """
     endpoint = assemble.look(url, model, api_key)
     what = assemble.Bench(
         tuple(_levels(concurrency)),
@@ -81,7 +84,9 @@ def verify(
     api_key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Check a running server: right model, speculation live and drafting, answers sound.
+    """Check that a running server really speculates.
+
+    Right model, speculation live and drafting under load, answers sound.
 
     Exits with 0 when every check is ok, 1 when something could not be told, 3 when a check is violated.
     """

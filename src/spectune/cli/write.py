@@ -21,7 +21,7 @@ def init(
     binary: Annotated[str, typer.Option("--engine-binary", help="llama-server to use, or 'auto'.")] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Write a commented campaign file after looking at this machine."""
+    """Write a commented campaign file for this machine."""
     if out.exists() and not force:
         raise InputError(f"{out} exists already", "Name another file, or overwrite it with --force.")
     text = template.render(_spec(out.stem, model, draft_model, binary))
@@ -34,7 +34,7 @@ def init(
 
 
 def schema() -> None:
-    """Print the JSON Schema of campaign files, for editors and for reading."""
+    """Print the JSON Schema of campaign files."""
     typer.echo(campaign_file.schema(), nl=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -56,7 +56,7 @@ def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
             [float(np.median(np.diff(r.stamps))) / 1e9 for r in kept if r.stamps.size > 1]
         ),
     }
-    return {name: estimate for name, estimate in estimates.items() if estimate is not None}
+    return _present(estimates)
 
 
 def window_metrics(recorded: Sequence[Recorded], window: Window) -> dict[MetricName, Estimate]:
@@ -73,7 +73,16 @@ def window_metrics(recorded: Sequence[Recorded], window: Window) -> dict[MetricN
         MetricName.AGGREGATE_SPEED: intervals.mean(tokens / length),
         MetricName.REQUEST_RATE: intervals.mean(finished / length),
     }
-    return {name: estimate for name, estimate in estimates.items() if estimate is not None}
+    return _present(estimates)
+
+
+def _present(estimates: Mapping[MetricName, Estimate | None]) -> dict[MetricName, Estimate]:
+    """Those that are known. No time and no speed is below 0, though an interval of two values may reach there."""
+    return {
+        name: replace(estimate, low=max(0.0, estimate.low))
+        for name, estimate in estimates.items()
+        if estimate is not None
+    }
 
 
 def _tokens_in(recorded: Recorded, edges: intervals.Floats) -> intervals.Floats:
