@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -181,7 +182,7 @@ def plan(prepared: Prepared) -> dict[str, str | list[str]]:
     return {
         "engine": f"{service.engine} {prepared.provenance.engine_version} ({service.binary})",
         "model": f"{service.model} ({size / 2**20:.0f} MiB; {room / 2**30:.1f} GiB of memory are free)",
-        "service": " ".join(prepared.engine.launch(service, prepared.baseline).argv),
+        "service": shlex.join(redact(prepared.engine.launch(service, prepared.baseline).argv, {})[0]),
         "workload": f"{prepared.prompts.info.name}: {prepared.prompts.info.prompts} prompts; "
         + ", ".join(prepared.prompts.info.domains),
         "cells": [cell.label for cell in spec.cells],

@@ -48,7 +48,9 @@ def _spec(name: str, model: str, draft_model: str | None, binary: str) -> Campai
     safe = "".join(char if char.isalnum() or char in "._-" else "-" for char in name).lstrip("._-") or "campaign"
     return CampaignSpec(
         name=safe[:64],
-        service=ServiceSpec(binary=binary, model=model, args={"threads": cores, "ctx-size": 8192, "parallel": 4}),
-        search=SearchSpec(speculation=tuple(spaces)),
+        service=ServiceSpec(
+            binary=binary, model=model, args={"threads": max(1, cores - 1), "ctx-size": 8192, "parallel": 4}
+        ),
+        search=SearchSpec(speculation=tuple(spaces), knobs={"threads": (cores,)} if cores > 1 else {}),
         workload=WorkloadSpec(concurrency=(1, 2, 4)),
     )
