@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spectune.cli import campaign_file, template
+from spectune.cli import campaign_file, metrics_page, template
 from spectune.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +49,10 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 def test_the_published_schema_is_up_to_date() -> None:
     assert (ROOT / "docs/campaign.schema.json").read_text(encoding="utf-8") == campaign_file.schema()
+
+
+def test_the_page_of_metrics_is_up_to_date() -> None:
+    assert (ROOT / "docs/metrics.md").read_text(encoding="utf-8") == metrics_page.page()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)

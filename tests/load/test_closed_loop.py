@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, islice
 
 import pytest
 
+from spectune.domain.deployment import Counters
 from spectune.domain.errors import EngineFailure, FailureKind, InputError
 from spectune.domain.measurement import Outcome, Phase
 from spectune.domain.metrics import MetricName
@@ -151,6 +153,20 @@ def test_only_failures_is_a_fatal_doubt(start_mock: StartMock) -> None:
     m = measure(start_mock("--fault", "http500:1000"), users=1, seconds=0.3).measurement
     assert [doubt.name for doubt in m.doubts if doubt.fatal] == ["nothing-measured"]
     assert m.metrics.keys().isdisjoint({MetricName.PER_USER_SPEED, MetricName.TTFT})
+
+
+def test_counters_are_read_when_cancelled_requests_are_accounted_for(start_mock: StartMock) -> None:
+    readings = iter([0, 500, 520, 540, 540, 999])
+    read: list[int] = []
+
+    def counters() -> Counters:
+        read.append(next(readings))
+        return Counters(output_tokens=read[-1])
+
+    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    counted = replace(target(start_mock().url), counters=counters)
+    m = load.measure(counted, Cell(Level(1), Sampling()), prompts(), Limits(0.2, 0.0001), lambda text: None).measurement
+    assert (m.counters_before, m.counters_after) == (Counters(output_tokens=0), Counters(output_tokens=540))
 
 
 def test_open_loops_are_refused_for_now(start_mock: StartMock) -> None:

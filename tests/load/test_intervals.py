@@ -56,6 +56,38 @@ def test_the_unit_does_not_matter(pairs: list[tuple[float, float]], scale: float
     assert one.low <= one.value <= one.high
 
 
+def test_the_median_has_the_textbook_ranks() -> None:
+    # n = 20: the 6th and the 15th value enclose the median with 95.9 %.
+    estimate = intervals.quantile([float(v) for v in range(1, 21)], 0.5)
+    assert estimate is not None
+    assert (estimate.low, estimate.value, estimate.high) == (6.0, 10.5, 15.0)
+
+
+def test_a_p99_of_few_values_has_no_upper_bound() -> None:
+    estimate = intervals.quantile([1.0, 2.0, 3.0], 0.99)
+    assert estimate is not None
+    assert estimate.high == math.inf
+    assert intervals.quantile([], 0.5) is None
+
+
+@given(st.lists(FINITE, min_size=1, max_size=60), st.floats(0.01, 0.99))
+def test_a_quantile_lies_in_its_interval_and_among_the_values(values: list[float], share: float) -> None:
+    estimate = intervals.quantile(values, share)
+    assert estimate is not None
+    assert estimate.low <= estimate.value <= estimate.high
+    assert min(values) <= estimate.value <= max(values)
+
+
+def test_quantile_intervals_contain_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(3)
+    hits = 0
+    for row in rng.exponential(size=(2000, 40)):
+        estimate = intervals.quantile(row, 0.5)
+        assert estimate is not None
+        hits += estimate.low <= math.log(2) <= estimate.high
+    assert 0.94 <= hits / 2000 <= 0.98
+
+
 def coverage(n: int, correlation: float, tries: int = 2000) -> float:
     """Share of 95 % intervals of the mean of an AR(1) series that contain the true mean."""
     rng = np.random.default_rng(7)

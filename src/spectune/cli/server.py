@@ -29,7 +29,14 @@ Key = Annotated[str | None, typer.Option(envvar="SPECTUNE_API_KEY", help="API ke
 Prompts = Annotated[str, typer.Option(help="JSONL file of prompts, or 'builtin'.")]
 
 _STYLES = {Status.OK: "green", Status.VIOLATED: "bold red", Status.UNKNOWN: "yellow"}
-_SHOWN = (MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED, MetricName.TTFT, MetricName.TPOT)
+_SHOWN = (
+    MetricName.PER_USER_SPEED,
+    MetricName.AGGREGATE_SPEED,
+    MetricName.TTFT_P50,
+    MetricName.TTFT_P99,
+    MetricName.TPOT_P50,
+    MetricName.TPOT_P99,
+)
 
 
 def bench(

@@ -10,12 +10,15 @@ class MetricName(StrEnum):
     """Names used in ledgers, files and objectives."""
 
     TTFT = "ttft_s"
+    TTFT_P50 = "ttft_p50_s"
+    TTFT_P99 = "ttft_p99_s"
     TPOT = "tpot_s"
+    TPOT_P50 = "tpot_p50_s"
+    TPOT_P99 = "tpot_p99_s"
     LATENCY = "latency_s"
     PER_USER_SPEED = "per_user_tok_s"
     AGGREGATE_SPEED = "aggregate_tok_s"
     REQUEST_RATE = "requests_s"
-    GOODPUT = "goodput_req_s"
     CHUNK_GAP = "chunk_gap_s"
     ACCEPT_LENGTH = "accept_length"
 
@@ -49,6 +52,8 @@ METRICS: dict[MetricName, Metric] = {
             "first output token received - request sent; reasoning and tool calls are output, role-only chunks are not",
             False,
         ),
+        Metric(MetricName.TTFT_P50, "time to first token, median", "s", "half of the requests were faster", False),
+        Metric(MetricName.TTFT_P99, "time to first token, p99", "s", "99 of 100 requests were faster", False),
         Metric(
             MetricName.TPOT,
             "time per output token",
@@ -56,6 +61,10 @@ METRICS: dict[MetricName, Metric] = {
             "(t_last - t_first) / (output tokens - 1) of one request; tokens from the server's usage",
             False,
         ),
+        Metric(
+            MetricName.TPOT_P50, "time per output token, median", "s/token", "half of the requests were faster", False
+        ),
+        Metric(MetricName.TPOT_P99, "time per output token, p99", "s/token", "99 of 100 requests were faster", False),
         Metric(MetricName.LATENCY, "request latency", "s", "last output received - request sent", False),
         Metric(
             MetricName.PER_USER_SPEED,
@@ -72,7 +81,6 @@ METRICS: dict[MetricName, Metric] = {
             True,
         ),
         Metric(MetricName.REQUEST_RATE, "requests finished", "req/s", "requests finished in the window / window", True),
-        Metric(MetricName.GOODPUT, "goodput", "req/s", "requests that met the stated SLO / window", True),
         Metric(
             MetricName.CHUNK_GAP,
             "chunk gap",

@@ -4,27 +4,34 @@ Users first send one request each that does not count, cut to different lengths 
 window opens when half of those are over. Every request sent from then on counts, until it is precise enough or time is
 up. Those that count are all waited for, however long they take, and meanwhile uncounted ones keep the load up; these
 are cancelled once the last counted one is over.
+
+Answers are read one at a time, between turns of the event loop: reading a wave of them at once would hold up the stamps
+of everything that arrives meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from time import perf_counter_ns
 
 from spectune.domain.measurement import Outcome, Phase
 from spectune.domain.ports import Limits
 from spectune.domain.workload import Prompt
-from spectune.load import summary
+from spectune.load import summary, wire
 from spectune.load.record import Recorded, make_record
 from spectune.load.wire import RawExchange
 
 Send = Callable[[Prompt, int], Awaitable[RawExchange]]
 """Sends a prompt with a cap on its answer, and returns what came back."""
 
-_LOST = frozenset({Outcome.CONNECT_FAILED, Outcome.RESET})
+_LOST = frozenset({wire.Outcome.CONNECT_FAILED, wire.Outcome.RESET})
 _GIVE_UP_AFTER = 5
 _PAUSE_AFTER_REFUSAL_S = 0.1
+_BACKLOG = 64
+_CHECK_GROWTH = 1.05
 
 
 class ClosedLoop:
@@ -66,6 +73,10 @@ class ClosedLoop:
         self._nothing_counts = asyncio.Event()
         self._refused_in_a_row = 0
         self._over = False
+        self._unread: deque[tuple[Prompt, Phase, int, RawExchange]] = deque()
+        self._arrived = asyncio.Event()
+        self._kept: list[Recorded] = []
+        self._next_check = limits.min_requests
         self.recorded: list[Recorded] = []
         self.stopped = ""
         self.lost = False
@@ -79,6 +90,7 @@ class ClosedLoop:
         """Returns when every counted request is over and the others are cancelled."""
         if self._users == 1:
             self._open()
+        reader = asyncio.create_task(self._read())
         users = [asyncio.create_task(self._user(index)) for index in range(self._users)]
         try:
             await self._finished(users)
@@ -86,8 +98,10 @@ class ClosedLoop:
             self._cancel()
             await asyncio.gather(*users)
         finally:
-            for user in users:
-                user.cancel()
+            for task in (reader, *users):
+                task.cancel()
+        while self._unread:
+            self._read_one()
 
     async def _finished(self, users: list[asyncio.Task[None]]) -> None:
         """Waits until the window has closed and nothing that counts is in flight, or all users have gone."""
@@ -131,13 +145,30 @@ class ClosedLoop:
             exchange = await self._send(prompt, max_tokens)
         finally:
             self._counted_in_flight -= counts
-        done = make_record(prompt, phase, due, exchange)
-        self.recorded.append(done)
-        if counts:
-            self._consider_closing()
-        await self._mind_refusals(done.record.outcome)
+        self._unread.append((prompt, phase, due, exchange))
+        self._arrived.set()
+        while len(self._unread) > _BACKLOG:
+            self._read_one()
+        await self._mind_refusals(exchange.outcome)
         if self.lost or (self._closed_ns and not self._counted_in_flight):
             self._nothing_counts.set()
+
+    async def _read(self) -> None:
+        """Reads what has arrived, one answer a turn of the event loop."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._unread:
+                self._read_one()
+                await asyncio.sleep(0)
+
+    def _read_one(self) -> None:
+        prompt, phase, due, exchange = self._unread.popleft()
+        done = make_record(prompt, phase, due, exchange)
+        self.recorded.append(done)
+        if phase is Phase.STEADY and done.record.outcome is Outcome.OK:
+            self._kept.append(done)
+            self._consider_closing()
 
     def _open(self) -> None:
         self._opened_ns = self._opened_ns or perf_counter_ns()
@@ -150,11 +181,12 @@ class ClosedLoop:
         return Phase.STEADY if self._closed_ns is None else Phase.DRAIN
 
     def _consider_closing(self) -> None:
-        kept = summary.steady(self.recorded)
-        self._progress(kept)
-        if self._closed_ns is not None or len(kept) < self._limits.min_requests:
+        """Closes the window when the speed is known well enough; looked at ever more rarely as requests grow many."""
+        self._progress(self._kept)
+        if self._closed_ns is not None or len(self._kept) < self._next_check:
             return
-        speed = summary.per_user_speed(r.record for r in kept)
+        self._next_check = math.ceil(len(self._kept) * _CHECK_GROWTH)
+        speed = summary.per_user_speed(r.record for r in sorted(self._kept, key=lambda r: r.record.sent_ns))
         if speed is not None and speed.half_width <= self._limits.precision:
             self._close("precise enough")
 
@@ -170,7 +202,7 @@ class ClosedLoop:
             self._close("prompts ran out")
         return prompt
 
-    async def _mind_refusals(self, outcome: Outcome) -> None:
+    async def _mind_refusals(self, outcome: wire.Outcome) -> None:
         """Several broken connections in a row mean that the server is gone; hammering it would tell nothing more."""
         if outcome not in _LOST:
             self._refused_in_a_row = 0

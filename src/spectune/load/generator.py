@@ -7,10 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import uvloop
 
+from spectune.domain.deployment import Counters
 from spectune.domain.errors import EngineFailure, FailureKind, InputError
 from spectune.domain.finding import Answer
 from spectune.domain.measurement import Measurement, Outcome, Phase
@@ -28,6 +30,7 @@ T = TypeVar("T")
 _GREEDY = Sampling(temperature=0.0, seed=1)
 _LAG_SAMPLE_S = 0.05
 _PROGRESS_EVERY_S = 0.25
+_SETTLE_S, _SETTLE_POLL_S = 2.0, 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class HttpLoad:
                 f"the server stopped answering at {cell.label} ({detail})",
                 "Read the end of its log.",
             )
-        after = target.counters()
+        after = self._settled(target)
         recorded, window = run.loop.recorded, run.loop.window
         kept = summary.steady(recorded)
         metrics = summary.request_metrics(kept) | summary.window_metrics(recorded, window)
@@ -101,16 +104,29 @@ class HttpLoad:
     def ask(self, target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
         return _run(self._answers(target, list(prompts), concurrency))
 
+    def _settled(self, target: Target) -> Counters | None:
+        """The counters once the server has noticed that fillers were cancelled; else their tokens would be counted in
+        the next cell."""
+        deadline = self._clock.monotonic() + _SETTLE_S
+        last = target.counters()
+        while last is not None and self._clock.monotonic() < deadline:
+            self._clock.sleep(_SETTLE_POLL_S)
+            now = target.counters()
+            if now == last:
+                break
+            last = now
+        return last
+
     def _pool(self, target: Target, size: int) -> Pool:
         return Pool(target.url, size, self._timeouts, reuse=target.keep_alive)
 
     async def _closed_loop(
-        self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: Callable[[str], None]
+        self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: _Throttled
     ) -> _Run:
         users = cell.level.users
         async with self._pool(target, users) as pool:
             send = _sender(pool, target, cell.sampling)
-            load = ClosedLoop(users, limits, prompts, send, pool.cancel, lambda kept: progress(_words(kept)))
+            load = ClosedLoop(users, limits, prompts, send, pool.cancel, lambda kept: progress(partial(_words, kept)))
             lags: list[float] = []
             sampler = asyncio.create_task(_sample_lag(lags))
             wall, cpu = time.perf_counter(), time.process_time()
@@ -173,15 +189,15 @@ def _words(kept: list[Recorded]) -> str:
 
 
 class _Throttled:
-    """Passes on at most a few texts a second."""
+    """Passes on at most a few texts a second; those in between are not even made."""
 
     def __init__(self, tell: Callable[[str], None], monotonic: Callable[[], float]) -> None:
         self._tell = tell
         self._monotonic = monotonic
         self._next = float("-inf")
 
-    def __call__(self, text: str) -> None:
+    def __call__(self, text: Callable[[], str]) -> None:
         now = self._monotonic()
         if now >= self._next:
             self._next = now + _PROGRESS_EVERY_S
-            self._tell(text)
+            self._tell(text())

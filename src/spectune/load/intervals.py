@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 from spectune.domain.estimate import Estimate
 
@@ -23,6 +23,24 @@ def mean(values: Sequence[float] | Floats, confidence: float = 0.95) -> Estimate
         return None
     centre = float(x.mean())
     return _interval(centre, x - centre, x.size, confidence)
+
+
+def quantile(values: Sequence[float] | Floats, share: float, confidence: float = 0.95) -> Estimate | None:
+    """The value that `share` of the observations do not exceed, with the order-statistics interval (Conover, Practical
+    Nonparametric Statistics, 3rd ed., ch. 3.2); a bound beyond the observations is infinite. None without values."""
+    x = np.sort(np.asarray(values, dtype=float))
+    n = int(x.size)
+    if n == 0:
+        return None
+    centre = float(np.quantile(x, share))
+    tail = (1 - confidence) / 2
+    # P(at most r of n below the quantile) is binomial; the ranks cut off a tail on each side.
+    below = bdtr(np.arange(n), n, share)
+    lower = int(np.searchsorted(below, tail, side="right"))
+    upper = int(np.searchsorted(below, 1 - tail, side="left")) + 1
+    low = float(x[lower - 1]) if lower >= 1 else -math.inf
+    high = float(x[upper - 1]) if upper <= n else math.inf
+    return Estimate(centre, min(low, centre), max(high, centre), n, confidence)
 
 
 def ratio(

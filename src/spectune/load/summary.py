@@ -47,9 +47,15 @@ def per_user_speed(records: Iterable[RequestRecord]) -> Estimate | None:
 def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
     """Metrics that have a meaning for any set of requests."""
     records = [r.record for r in kept]
+    ttfts = [r.ttft_s for r in records if r.ttft_s is not None]
+    tpots = [1 / r.speed_tok_s for r in records if r.speed_tok_s]
     estimates = {
-        MetricName.TTFT: intervals.mean([r.ttft_s for r in records if r.ttft_s is not None]),
-        MetricName.TPOT: intervals.mean([1 / r.speed_tok_s for r in records if r.speed_tok_s]),
+        MetricName.TTFT: intervals.mean(ttfts),
+        MetricName.TTFT_P50: intervals.quantile(ttfts, 0.5),
+        MetricName.TTFT_P99: intervals.quantile(ttfts, 0.99),
+        MetricName.TPOT: intervals.mean(tpots),
+        MetricName.TPOT_P50: intervals.quantile(tpots, 0.5),
+        MetricName.TPOT_P99: intervals.quantile(tpots, 0.99),
         MetricName.LATENCY: intervals.mean([(r.last_ns - r.sent_ns) / 1e9 for r in records if r.last_ns is not None]),
         MetricName.PER_USER_SPEED: per_user_speed(records),
         MetricName.CHUNK_GAP: intervals.mean(

@@ -175,7 +175,7 @@ def _notes(history: History, kind: AnswerKind, chosen: Candidate | None, marks: 
     yield from _left_out(history)
     if history.conclusion is not None:
         for name, text in history.conclusion.notes.items():
-            yield Note(NoteKind.INFO, f"{name}: {text}")
+            yield Note(NoteKind.INFO, f"The {name}: {text}.")
 
 
 def _confirmation(history: History, chosen: Candidate) -> Iterator[Note]:
@@ -234,10 +234,16 @@ def _left_out(history: History) -> Iterator[Note]:
     pruned = sum(trial.state is TrialState.PRUNED for trial in history.ordered)
     if pruned:
         yield Note(NoteKind.INFO, f"{words.plural(pruned, 'candidate')} ruled out without a launch.")
-    open_ended = [t for t in history.finished if t.verdict and t.verdict.decision is Decision.INCONCLUSIVE]
+    open_ended = {
+        trial.candidate.label: trial.number
+        for trial in history.finished
+        if trial.candidate.id != history.baseline.id
+        and trial.verdict is not None
+        and trial.verdict.decision is Decision.INCONCLUSIVE
+    }
     if open_ended:
-        listed = ", ".join(f"{t.number} ({t.candidate.label})" for t in open_ended)
-        yield Note(NoteKind.INFO, f"Inconclusive, so never a win: trial {listed}.")
+        listed = ", ".join(f"{label} (trial {number})" for label, number in open_ended.items())
+        yield Note(NoteKind.INFO, f"Inconclusive, so not a win: {listed}.")
     if history.resumed or history.abandoned:
         text = (
             f"Interrupted and resumed {'once' if history.resumed == 1 else f'{history.resumed} times'}; "
