@@ -21,7 +21,7 @@ from spectune.domain.errors import InputError
 from spectune.domain.estimate import Estimate
 from spectune.domain.finding import Finding, Status
 from spectune.domain.measurement import Measurement
-from spectune.domain.metrics import METRICS, MetricName
+from spectune.domain.metrics import MetricName
 
 Url = Annotated[str, typer.Argument(help="Base URL of the server: http://host:8000")]
 Model = Annotated[str | None, typer.Option(help="Model name to send; by default the only one served.")]
@@ -29,14 +29,6 @@ Key = Annotated[str | None, typer.Option(envvar="SPECTUNE_API_KEY", help="API ke
 Prompts = Annotated[str, typer.Option(help="JSONL file of prompts, or 'builtin'.")]
 
 _STYLES = {Status.OK: "green", Status.VIOLATED: "bold red", Status.UNKNOWN: "yellow"}
-_SHOWN = (
-    MetricName.PER_USER_SPEED,
-    MetricName.AGGREGATE_SPEED,
-    MetricName.TTFT_P50,
-    MetricName.TTFT_P99,
-    MetricName.TPOT_P50,
-    MetricName.TPOT_P99,
-)
 
 
 def bench(
@@ -113,15 +105,19 @@ def verify(
 
 def _print_measurements(model: str, measurements: list[Measurement]) -> None:
     console = results()
-    table = Table(
-        "cell", *(f"{METRICS[name].title} ({METRICS[name].unit})" for name in _SHOWN), "tokens a step", box=None
-    )
+    heads = ("per user (tok/s)", "in all (tok/s)", "TTFT p50, p99 (ms)", "TPOT p50, p99 (ms)", "tokens a step")
+    table = Table("", *heads, box=None, pad_edge=False)
     for m in measurements:
         length = m.acceptance.length if m.acceptance else None
         table.add_row(
-            m.cell.label, *(_cell(m.metrics.get(name)) for name in _SHOWN), f"{length:.2f}" if length else "-"
+            m.cell.label,
+            _speed(m.metrics.get(MetricName.PER_USER_SPEED)),
+            _speed(m.metrics.get(MetricName.AGGREGATE_SPEED)),
+            _times(m, MetricName.TTFT_P50, MetricName.TTFT_P99),
+            _times(m, MetricName.TPOT_P50, MetricName.TPOT_P99),
+            f"{length:.2f}" if length else "-",
         )
-    console.print(f"{model}, 95 % intervals", markup=False)
+    console.print(f"{model}; half-widths of 95 % intervals", markup=False, highlight=False)
     console.print(table)
     for m in measurements:
         for doubt in m.doubts:
@@ -141,11 +137,17 @@ def _print_findings(findings: tuple[Finding, ...]) -> None:
                 console.print(f"{'':<35}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-def _cell(estimate: Estimate | None) -> str:
+def _speed(estimate: Estimate | None) -> str:
     if estimate is None:
         return "-"
     width = estimate.half_width
     return f"{estimate.value:.4g}" + (f" ±{100 * width:.0f} %" if width < 10 else " ±?")
+
+
+def _times(measurement: Measurement, *names: MetricName) -> str:
+    """Milliseconds, separated by commas."""
+    found = [measurement.metrics.get(name) for name in names]
+    return ", ".join("-" if estimate is None else f"{1000 * estimate.value:.3g}" for estimate in found)
 
 
 def _levels(text: str) -> Iterator[int]:

@@ -1,0 +1,93 @@
+"""`spectune bench` and `verify` on a real llama-server that somebody else started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from spectune.deploy.listeners import free_port
+from tests.end_to_end.conftest import Desk
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve(llama_server: Path, tiny_pair: tuple[Path, Path], tmp_path: Path) -> Iterator[Serve]:
+    """Starts a server on the tiny target and returns its URL."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*flags: str) -> str:
+        port = free_port("127.0.0.1")
+        command = [str(llama_server), "-m", str(tiny_pair[0]), "--port", str(port), "-c", "2048", "-np", "2", "-t", "1"]
+        with (tmp_path / "server.log").open("wb") as log:
+            started.append(subprocess.Popen([*command, "--metrics", *flags], stdout=log, stderr=log))
+        url = f"http://127.0.0.1:{port}"
+        end = time.monotonic() + 30
+        while not _ready(url):
+            assert time.monotonic() < end, (tmp_path / "server.log").read_text()[-2000:]
+            time.sleep(0.1)
+        return url
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_bench_measures_each_level(desk: Desk, serve: Serve) -> None:
+    done = desk.run(
+        "bench", serve(), "--concurrency", "1,2", "--seconds", "1", "--max-tokens", "16", "--temperature", "0", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert [cell["cell"]["level"]["value"] for cell in cells] == [1, 2]
+    for cell in cells:
+        assert cell["requests"]["ok"] >= 4
+        assert cell["metrics"]["per_user_tok_s"]["value"] > 10
+        counted = cell["counters_after"]["output_tokens"] - cell["counters_before"]["output_tokens"]
+        assert counted > 0
+    # The server's own counter agrees with the client's: no doubt of that name.
+    assert not any(doubt["name"] == "tokens-differ-from-server" for cell in cells for doubt in cell["doubts"])
+
+
+def test_bench_prints_a_table(desk: Desk, serve: Serve) -> None:
+    done = desk.run("bench", serve(), "--concurrency", "1", "--seconds", "1", "--max-tokens", "8")
+    assert done.returncode == 0, done.stderr
+    assert "per user (tok/s)" in done.stdout
+    assert "1 user, model's own sampling" in done.stdout
+
+
+def test_verify_passes_a_server_that_does_what_it_says(desk: Desk, serve: Serve) -> None:
+    done = desk.run("verify", serve(), "--json")
+    findings = {finding["check"]: finding for finding in json.loads(done.stdout)}
+    assert done.returncode in {0, 1}, done.stdout
+    assert findings["speculation-live"]["status"] == "ok"
+    assert findings["generation"]["status"] == "ok"
+    assert not any(finding["status"] == "violated" for finding in findings.values())
+
+
+def test_verify_catches_a_draft_model_that_was_silently_dropped(
+    desk: Desk, serve: Serve, tiny_pair: tuple[Path, Path]
+) -> None:
+    # Without --spec-type the draft model is loaded, then ignored, and /health is green.
+    url = serve("-md", str(tiny_pair[1]))
+    done = desk.run("verify", url, "--method", "draft", "--depth", "3")
+    assert done.returncode == 3, done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("violated")]
+    assert any("speculation-live" in line for line in lines), done.stdout
+    assert any("drafting-happened" in line for line in lines), done.stdout
