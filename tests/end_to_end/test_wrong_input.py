@@ -17,7 +17,7 @@ from tests.end_to_end.conftest import SPECTUNE, Campaign, Desk
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 
 
-def ended(desk: Desk, code: int, *expected: str, words: tuple[str, ...] = ("run", "campaign.yaml")) -> str:
+def expect_end(desk: Desk, code: int, *expected: str, words: tuple[str, ...] = ("run", "campaign.yaml")) -> str:
     """Runs a command that must fail: with this code, these words, no traceback, and no server left."""
     done = desk.run(*words)
     text = done.stdout + done.stderr
@@ -31,52 +31,52 @@ def ended(desk: Desk, code: int, *expected: str, words: tuple[str, ...] = ("run"
 
 def test_an_unknown_key_with_the_nearest_valid_one(desk: Desk, campaign: Campaign) -> None:
     campaign(servise={"x": 1})
-    ended(desk, 2, "campaign.yaml, line", "unknown key 'servise'; did you mean 'service'?")
+    expect_end(desk, 2, "campaign.yaml, line", "unknown key 'servise'; did you mean 'service'?")
     assert not desk.runs.exists() or not list(desk.runs.glob("*.html"))
 
 
 def test_an_impossible_value(desk: Desk, campaign: Campaign) -> None:
     campaign(budget__minutes=-1)
-    ended(desk, 2, "'budget.minutes' should be greater than 0, found -1")
+    expect_end(desk, 2, "'budget.minutes' should be greater than 0, found -1")
 
 
 def test_an_unknown_engine_setting_with_the_nearest_valid_one(desk: Desk, campaign: Campaign) -> None:
     campaign(search__knobs={"thread": [1, 2]})
-    ended(desk, 2, "thread", "threads")
+    expect_end(desk, 2, "thread", "threads")
 
 
 def test_a_draft_model_that_would_be_ignored(desk: Desk, campaign: Campaign, tiny_pair: tuple[Path, Path]) -> None:
     campaign(service__args={"threads": 1, "model-draft": str(tiny_pair[1])})
-    ended(desk, 2, "ignored")
+    expect_end(desk, 2, "ignored")
 
 
 def test_a_missing_model_names_the_nearest_file(desk: Desk, campaign: Campaign) -> None:
     campaign(service__model=str(desk.folder / "targett.gguf"))
-    ended(desk, 2, "there is no file", "target.gguf")
+    expect_end(desk, 2, "there is no file", "target.gguf")
 
 
 def test_a_missing_binary(desk: Desk, campaign: Campaign) -> None:
     campaign(service__binary=str(desk.folder / "llama-sever"))
-    ended(desk, 2, "llama-sever")
+    expect_end(desk, 2, "llama-sever")
 
 
 def test_a_weight_for_a_level_that_is_not_measured(desk: Desk, campaign: Campaign) -> None:
     campaign(objective={"weights": {8: 1.0}})
-    ended(desk, 2, "objective.weights names 8 users")
+    expect_end(desk, 2, "objective.weights names 8 users")
 
 
 def test_a_port_that_another_program_has(desk: Desk, campaign: Campaign) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         campaign(service__port=port)
-        ended(desk, 3, f"127.0.0.1:{port} is taken by", f"pid {os.getpid()}")
+        expect_end(desk, 3, f"127.0.0.1:{port} is taken by", f"pid {os.getpid()}")
 
 
 def test_a_server_that_exits_at_once(desk: Desk, campaign: Campaign, tiny_pair: tuple[Path, Path]) -> None:
     broken = desk.folder / "broken.gguf"
     broken.write_bytes(tiny_pair[0].read_bytes()[:20_000])
     campaign(service__model=str(broken))
-    ended(desk, 3, "model-broken")
+    expect_end(desk, 3, "model-broken")
 
 
 def test_a_server_that_never_gets_ready(desk: Desk, campaign: Campaign, llama_server: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_server_that_never_gets_ready(desk: Desk, campaign: Campaign, llama_se
     stuck.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {llama_server} --version\nexec sleep 600\n')
     stuck.chmod(0o755)
     campaign(service__binary=str(stuck), service__ready_timeout_s=1.5)
-    ended(desk, 3, "never-ready")
+    expect_end(desk, 3, "never-ready")
 
 
 def test_a_ledger_of_a_newer_version(desk: Desk, campaign: Campaign) -> None:
@@ -93,7 +93,7 @@ def test_a_ledger_of_a_newer_version(desk: Desk, campaign: Campaign) -> None:
     subprocess.run([sys.executable, "-c", make], cwd=desk.folder, check=True)
     with sqlite3.connect(desk.runs / "ledger.sqlite") as raw:
         raw.execute("insert into spectune_migrations values (99, 'from the future', '9.9')")
-    ended(desk, 2, "newer")
+    expect_end(desk, 2, "newer")
 
 
 def test_another_settings_file_does_not_silently_go_on(desk: Desk, campaign: Campaign) -> None:
@@ -104,7 +104,7 @@ def test_another_settings_file_does_not_silently_go_on(desk: Desk, campaign: Cam
     run.kill()
     run.wait()
     campaign(workload__max_tokens=16)
-    ended(desk, 2, "was interrupted", "--new")
+    expect_end(desk, 2, "was interrupted", "--new")
 
 
 def test_a_full_disk(desk: Desk, campaign: Campaign) -> None:
