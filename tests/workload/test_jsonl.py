@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spectune.domain.errors import InputError
 from spectune.domain.workload import Message
@@ -42,6 +46,31 @@ def test_bad_lines_are_counted_and_named(tmp_path: Path, bad: str) -> None:
     source = jsonl_source(path)
     assert source.info.prompts == 2
     assert source.info.notes == ("1 bad lines skipped: 2",)
+
+
+def test_sharegpt_arrays_are_read_up_to_the_last_question(tmp_path: Path) -> None:
+    path = tmp_path / "sharegpt.json"
+    turns = [("human", "a"), ("gpt", "b"), ("human", "c"), ("gpt", "d")]
+    good = {"id": "s1", "conversations": [{"from": who, "value": text} for who, text in turns]}
+    path.write_text(json.dumps([good, {"conversations": [{"from": "tool", "value": "x"}]}, {"id": 3}], indent=1))
+    source = jsonl_source(path)
+    (prompt,) = source.deal(0, 1)
+    assert prompt.messages == (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))
+    assert source.info.notes == ("2 bad entries skipped: 2, 3",)
+
+
+def test_answers_at_the_end_are_for_the_server_to_give(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    (prompt,) = jsonl_source(write(tmp_path, {"messages": messages, "output_tokens": 7})).deal(0, 1)
+    assert (prompt.messages, prompt.max_tokens) == ((Message("user", "q"),), 7)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_escape_as_a_foreign_error(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(data)
+        with suppress(InputError):
+            assert jsonl_source(Path(file.name)).info.prompts > 0
 
 
 def test_only_bad_lines_is_an_error_with_their_numbers(tmp_path: Path) -> None:

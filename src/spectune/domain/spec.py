@@ -86,7 +86,7 @@ class WorkloadSpec:
     __pydantic_config__ = _STRICT
 
     source: Annotated[
-        str, Field(description='\'builtin\', or a JSONL file with one {"messages": [...]} or {"prompt": ...} a line.')
+        str, Field(description="'builtin', or a file of conversations: JSON lines (messages or prompt), or ShareGPT.")
     ] = "builtin"
     domains: Annotated[tuple[str, ...], Field(description="Take only these domains; empty takes all.")] = ()
     max_tokens: Annotated[PositiveInt | None, Field(description="Overrides the cap on every answer.")] = None

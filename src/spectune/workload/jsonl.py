@@ -1,10 +1,11 @@
-"""Prompts from a JSONL file of the user's."""
+"""Prompts from a file of the user's: JSON lines, or one JSON array, in the forms that are about."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from spectune.workload.dealing import every_nth, take_turns
 
 _DEFAULT_MAX_TOKENS = 256
 _SHOWN_BAD_LINES = 10
+_PLURAL = {"line": "lines", "entry": "entries"}
+_SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 
 
 class JsonlSource:
@@ -35,11 +38,18 @@ class JsonlSource:
 
 
 def jsonl_source(path: Path, domains: Sequence[str] = (), max_tokens: int | None = None) -> JsonlSource:
-    """Reads a file with one JSON object a line: {"messages": [...]} or {"prompt": "..."}; optional keys: "id",
-    "domain", "max_tokens". Bad lines are counted and named in the notes; repeated prompts are dealt once.
+    """Reads a file of conversations, one a line or all in one JSON array. Each is an object with one of
+
+    - "messages": [{"role": ..., "content": ...}], as OpenAI's API takes them;
+    - "prompt": "...", as vLLM's custom data sets have it;
+    - "conversations": [{"from": "human", "value": ...}], as ShareGPT has it;
+
+    and, if wanted, "id", "domain" and "max_tokens" (or "output_tokens"). Answers at the end of a conversation are left
+    out: they are for the server to give. Bad entries are counted and named in the notes; repeated prompts are dealt
+    once.
 
     Raises:
-        InputError: when the file can't be read or holds no usable line.
+        InputError: when the file can't be read or holds no usable entry.
     """
     try:
         data = path.read_bytes()
@@ -48,10 +58,9 @@ def jsonl_source(path: Path, domains: Sequence[str] = (), max_tokens: int | None
     prompts: dict[tuple[Message, ...], Prompt] = {}
     bad: list[int] = []
     repeated = 0
-    for number, line in enumerate(data.splitlines(), start=1):
-        if not line.strip():
-            continue
-        prompt = _prompt(line, number, max_tokens)
+    unit, entries = _entries(data)
+    for number, entry in entries:
+        prompt = _prompt(entry, f"{unit}-{number}", max_tokens)
         if prompt is None:
             bad.append(number)
         elif prompt.messages in prompts:
@@ -60,39 +69,59 @@ def jsonl_source(path: Path, domains: Sequence[str] = (), max_tokens: int | None
             prompts[prompt.messages] = prompt
     if not prompts:
         raise InputError(
-            f"workload.source: {path} holds no usable prompt" + (f" (bad lines: {_some(bad)})" if bad else ""),
-            'Each line must be a JSON object with "messages" or "prompt".',
+            f"workload.source: {path} holds no usable prompt"
+            + (f" (bad {_PLURAL[unit]}: {_some(bad)})" if bad else ""),
+            'Each entry must be a JSON object with "messages", "prompt" or "conversations".',
         )
     notes = []
     if bad:
-        notes.append(f"{len(bad)} bad lines skipped: {_some(bad)}")
+        notes.append(f"{len(bad)} bad {_PLURAL[unit]} skipped: {_some(bad)}")
     if repeated:
         notes.append(f"{repeated} repeated prompts dealt once")
     sha256 = hashlib.sha256(data + repr((tuple(domains), max_tokens)).encode()).hexdigest()
     return JsonlSource(str(path), sha256, _with_unique_ids(prompts.values()), tuple(notes))
 
 
-def _prompt(line: bytes, number: int, cap: int | None) -> Prompt | None:
+def _entries(data: bytes) -> tuple[str, Iterator[tuple[int, Any]]]:
+    """What entries are called, and each with its number from 1; None stands for one that is not JSON."""
+    if data.lstrip()[:1] == b"[":
+        with suppress(orjson.JSONDecodeError):
+            array = orjson.loads(data)
+            return "entry", enumerate(array, start=1)
+    return "line", ((number, _decoded(line)) for number, line in enumerate(data.splitlines(), start=1) if line.strip())
+
+
+def _decoded(line: bytes) -> Any:
     try:
-        entry: Any = orjson.loads(line)
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _prompt(entry: Any, name: str, cap: int | None) -> Prompt | None:
+    try:
         messages = _messages(entry)
-        asked = int(entry.get("max_tokens", _DEFAULT_MAX_TOKENS))
-    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
+        asked = int(entry.get("max_tokens", entry.get("output_tokens", _DEFAULT_MAX_TOKENS)))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     if not messages or asked < 1:
         return None
     max_tokens = asked if cap is None else min(asked, cap)
-    return Prompt(str(entry.get("id", f"line-{number}")), str(entry.get("domain", "all")), messages, max_tokens)
+    return Prompt(str(entry.get("id", name)), str(entry.get("domain", "all")), messages, max_tokens)
 
 
 def _messages(entry: dict[str, Any]) -> tuple[Message, ...]:
     if "messages" in entry:
-        messages = tuple(Message(str(m["role"]), m["content"]) for m in entry["messages"])
+        messages = [Message(str(m["role"]), m["content"]) for m in entry["messages"]]
+    elif "conversations" in entry:
+        messages = [Message(_SHAREGPT_ROLES[m["from"]], m["value"]) for m in entry["conversations"]]
     else:
-        messages = (Message("user", entry["prompt"]),)
+        messages = [Message("user", entry["prompt"])]
+    while messages and messages[-1].role == "assistant":
+        messages.pop()
     if not all(isinstance(message.content, str) and message.content for message in messages):
         raise ValueError("a message without text")
-    return messages
+    return tuple(messages)
 
 
 def _with_unique_ids(prompts: Iterable[Prompt]) -> list[Prompt]:
