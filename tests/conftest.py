@@ -6,11 +6,17 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from spectune.domain.errors import SpectuneError
 from spectune.provision import models
 from tests.support import engine
 from tests.support.tiny_gguf import make_tiny
+
+
+# Machines that run the tests are shared: how long an example takes says nothing about the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")

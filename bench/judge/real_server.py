@@ -1,6 +1,6 @@
 """Baseline against itself on a real llama-server: how often does the judge call it a tie?
 
-    python -m bench.judge.real_server [--tries 10] [--pairs 8] [--seconds 5] [--model tiny|builtin]
+    python -m bench.judge.real_server [--tries 10] [--pairs 8] [--seconds 5] [--model tiny|builtin] [--min-gain 0.03]
 
 Each try is a campaign of its own that confirms "another" candidate with the very settings of the baseline, A B B A ...,
 after two baselines. The server, the load generator and the judge are the real ones. The tiny model has random weights:
@@ -36,7 +36,7 @@ from spectune.domain.events import (
 from spectune.domain.finding import Finding, Status, Verification
 from spectune.domain.history import History
 from spectune.domain.ports import Limits, Target
-from spectune.domain.spec import BudgetSpec, CampaignSpec, WorkloadSpec
+from spectune.domain.spec import BudgetSpec, CampaignSpec, ObjectiveSpec, WorkloadSpec
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Decision, Verdict
 from spectune.engines.llamacpp.adapter import LlamaCpp
@@ -123,10 +123,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=8, help="most A B pairs of a try; it ends early at a tie")
     parser.add_argument("--seconds", type=float, default=5.0, help="measured in each deployment")
     parser.add_argument("--model", choices=("tiny", "builtin"), default="tiny")
+    parser.add_argument("--min-gain", type=float, default=0.03, help="a tie is a difference provably smaller than this")
     asked = parser.parse_args()
     spec = CampaignSpec(
         name="aa",
         workload=WorkloadSpec(concurrency=(1,), temperatures=(0.0,), max_tokens=32),
+        objective=ObjectiveSpec(min_gain=asked.min_gain),
         budget=BudgetSpec(cell_seconds=asked.seconds, confirm_pairs=asked.pairs),
     )
     counts: Counter[str] = Counter()
