@@ -13,7 +13,6 @@ from spectune.provision import models
 from tests.support import engine
 from tests.support.tiny_gguf import make_tiny
 
-
 # Machines that run the tests are shared: how long an example takes says nothing about the code.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
