@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -41,10 +40,3 @@ def tiny_pair(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     make_tiny(smollm2, target, seed=1)
     make_tiny(smollm2, draft, layers=1, seed=2)
     return target, draft
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of this test's own."""
-    monkeypatch.setitem(os.environ, "SPECTUNE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"

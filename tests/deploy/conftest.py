@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
+from spectune.assemble.clock import SystemClock
 from spectune.deploy.listeners import free_port
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.deployment import Launch
 from tests.contracts.deployer import LaunchMaker, fake_server
 from tests.deploy import parent
-from tests.deploy.parent import WallClock
 
 
 @pytest.fixture
-def clock() -> WallClock:
-    return WallClock()
+def clock() -> SystemClock:
+    return SystemClock()
 
 
 @pytest.fixture
-def deployer(tmp_path: Path, clock: WallClock) -> LocalProcesses:
+def deployer(tmp_path: Path, clock: SystemClock) -> LocalProcesses:
     return LocalProcesses(tmp_path / "logs", clock, grace_s=1.0)
 
 

@@ -11,21 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+from spectune.assemble.clock import SystemClock
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.deployment import Launch
-
-
-class WallClock:
-    """The Clock port in real time."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def run(arguments: list[str]) -> int:
@@ -34,7 +22,7 @@ def run(arguments: list[str]) -> int:
     launch = Launch(tuple(argv), {}, url, "/health", (), None, "m", float(timeout_s))
     try:
         say("starting")
-        with LocalProcesses(Path(folder), WallClock(), float(grace_s)).deploy(launch, mark) as running:
+        with LocalProcesses(Path(folder), SystemClock(), float(grace_s)).deploy(launch, mark) as running:
             say(str(running.pid))
             if helper and os.fork() == 0:
                 # Inherits every descriptor of spectune, and outlives it.

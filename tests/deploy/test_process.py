@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spectune.assemble.clock import SystemClock
 from spectune.deploy.guard import descendants, read_process
 from spectune.deploy.listeners import is_free, place_of
 from spectune.deploy.marks import marked
@@ -19,7 +20,6 @@ from spectune.domain.deployment import Launch, ListenerOwner
 from spectune.domain.errors import EngineFailure, FailureKind, HostError, InputError, PortTaken
 from tests.contracts.deployer import LaunchMaker, new_mark
 from tests.deploy.conftest import until
-from tests.deploy.parent import WallClock
 
 
 def launch_of(argv: tuple[str, ...], like: Launch, **env: str) -> Launch:
@@ -61,7 +61,7 @@ def test_a_port_taken_during_the_start(make: LaunchMaker, tmp_path: Path, ours: 
     place = place_of(launch.url)
     taker = socket.socket()
 
-    class TakesThePort(WallClock):
+    class TakesThePort(SystemClock):
         def now(self) -> float:
             # Readiness asks for the time of day once, when the server has just been started.
             taker.bind((place.host, place.port))
@@ -204,7 +204,7 @@ def test_a_command_line_that_is_too_long(deployer: LocalProcesses, make: LaunchM
         raise AssertionError("deployed")
 
 
-def test_a_log_folder_that_can_not_be_written(make: LaunchMaker, tmp_path: Path, clock: WallClock) -> None:
+def test_a_log_folder_that_can_not_be_written(make: LaunchMaker, tmp_path: Path, clock: SystemClock) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(HostError, match=r"can't write server logs to .*/file/logs"),
@@ -224,7 +224,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_the_hosts_failure(small_disk: Path, make: LaunchMaker, clock: WallClock) -> None:
+def test_a_full_disk_is_the_hosts_failure(small_disk: Path, make: LaunchMaker, clock: SystemClock) -> None:
     deployer = LocalProcesses(small_disk, clock, 1.0)
     # The fake server dies of its failing prints, as many servers do.
     with (

@@ -9,6 +9,7 @@ from itertools import count, islice
 
 import pytest
 
+from spectune.assemble.clock import SystemClock
 from spectune.domain.deployment import Counters
 from spectune.domain.errors import EngineFailure, FailureKind, InputError
 from spectune.domain.measurement import Outcome, Phase
@@ -23,17 +24,6 @@ from tests.load.conftest import Mock, StartMock
 QUICK = Timeouts(connect_s=2.0, first_byte_s=2.0, idle_s=0.5)
 
 
-class Clock:
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
 def prompts(max_tokens: int = 20) -> Iterator[Prompt]:
     return (Prompt(f"p{n}", "ab"[n % 2], (Message("user", f"question {n}"),), max_tokens) for n in count())
 
@@ -45,7 +35,7 @@ def target(url: str, **fields: object) -> Target:
 def measure(
     mock: Mock, users: int, seconds: float = 1.0, given: Iterator[Prompt] | None = None, precision: float = 0.0001
 ) -> MeasuredCell:
-    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     cell = Cell(Level(users), Sampling(temperature=0.0))
     return load.measure(target(mock.url), cell, given or prompts(), Limits(seconds, precision), lambda text: None)
 
@@ -163,21 +153,21 @@ def test_counters_are_read_when_cancelled_requests_are_accounted_for(start_mock:
         read.append(next(readings))
         return Counters(output_tokens=read[-1])
 
-    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     counted = replace(target(start_mock().url), counters=counters)
     m = load.measure(counted, Cell(Level(1), Sampling()), prompts(), Limits(0.2, 0.0001), lambda text: None).measurement
     assert (m.counters_before, m.counters_after) == (Counters(output_tokens=0), Counters(output_tokens=540))
 
 
 def test_open_loops_are_refused_for_now(start_mock: StartMock) -> None:
-    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     cell = Cell(Level(3.0, LevelKind.RATE), Sampling())
     with pytest.raises(InputError, match="only concurrency"):
         load.measure(target(start_mock().url), cell, prompts(), Limits(1, 0.1), lambda text: None)
 
 
 def test_answers_come_in_the_order_of_the_prompts(start_mock: StartMock) -> None:
-    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     asked = list(islice(prompts(), 9))
     answers = load.ask(target(start_mock().url), asked, concurrency=3)
     assert [answer.prompt_id for answer in answers] == [prompt.id for prompt in asked]
@@ -185,14 +175,14 @@ def test_answers_come_in_the_order_of_the_prompts(start_mock: StartMock) -> None
 
 
 def test_a_failed_answer_carries_its_error(start_mock: StartMock) -> None:
-    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     (answer,) = load.ask(target(start_mock("--fault", "http500:1000").url), islice(prompts(), 1), concurrency=1)
     assert answer.error.startswith("http-error: HTTP 500")
 
 
 def test_servers_that_close_connections_get_a_new_one_each_time(start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "1", "--tpot-ms", "1")
-    load = HttpLoad(Clock(), lambda: 0.0, 2, QUICK)
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     cell = Cell(Level(2), Sampling())
     found = load.measure(target(mock.url, keep_alive=False), cell, prompts(), Limits(0.5, 0.0001), lambda text: None)
     assert found.measurement.requests[Outcome.OK] > 10

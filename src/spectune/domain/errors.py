@@ -56,7 +56,6 @@ class FailureKind(StrEnum):
     NEVER_READY = "never-ready"
     EXITED = "exited"
     DIED_MEASURING = "died-measuring"
-    HUNG = "hung"
     UNKNOWN = "unknown"
 
 
