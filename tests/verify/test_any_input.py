@@ -6,12 +6,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Capacity, Counters, Evidence, Exit, Launch, ListenerOwner, Page, Seen
+from spectune.domain.deployment import (
+    Capacity,
+    Counters,
+    Evidence,
+    Exit,
+    Launch,
+    ListenerOwner,
+    Page,
+    Seen,
+    Translation,
+)
 from spectune.domain.finding import Answer, Status
 from spectune.domain.measurement import Acceptance, Outcome
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, LevelKind, Sampling
-from spectune.verify.asked import Asked, Observed, ProbeAnswers, Translation
+from spectune.verify.asked import Asked, Observed, ProbeAnswers
 from spectune.verify.catalogue import CHECKS
 from spectune.verify.gate import after_measuring, before_measuring, state_of
 from tests.verify.builders import cell, record
@@ -57,9 +67,19 @@ CANDIDATE = st.builds(Candidate, SPECULATION, SETTINGS)
 ARGV = st.lists(TEXT | st.sampled_from(["--threads", "1", "--spec-type", "--spec-draft-n-max=3"]), max_size=6).map(
     tuple
 )
-LAUNCH = st.builds(Launch, ARGV, st.just({}), TEXT, TEXT, st.just(()), st.none() | TEXT, TEXT, st.just(600.0))
 LEVEL = st.builds(Level, st.integers(1, 64), st.sampled_from(LevelKind))
 TRANSLATION = st.builds(Translation, NAME, st.none() | VALUE, st.none() | VALUE, TEXT)
+LAUNCH = st.builds(
+    Launch,
+    argv=ARGV,
+    env=st.just({}),
+    url=TEXT,
+    ready_path=TEXT,
+    probe_paths=st.just(()),
+    counters_path=st.none() | TEXT,
+    model_id=TEXT,
+    translations=st.lists(TRANSLATION, max_size=2).map(tuple),
+)
 ASKED = st.builds(
     Asked,
     candidate=CANDIDATE,
@@ -71,9 +91,6 @@ ASKED = st.builds(
     longest_request=MAYBE,
     engine=st.sampled_from(["", "llama.cpp", "vllm"]),
     baseline_warnings=st.none() | LINES,
-    translations=st.lists(st.builds(Translation, NAME, st.none() | VALUE, st.none() | VALUE, TEXT), max_size=2).map(
-        tuple
-    ),
 )
 ANSWERS = st.lists(
     st.builds(Answer, st.sampled_from("abcdefgh"), st.text(max_size=80), st.none() | TEXT, st.just("") | TEXT),

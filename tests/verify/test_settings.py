@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Capacity, Counters, ListenerOwner
+from spectune.domain.deployment import Capacity, Counters, ListenerOwner, Translation
 from spectune.domain.finding import Status
 from spectune.domain.knobs import KnobValue
 from spectune.verify import settings
-from spectune.verify.asked import Asked, Observed, Translation
+from spectune.verify.asked import Asked, Observed
 from tests.verify.builders import (
     BASELINE,
     CELLS,
@@ -135,7 +135,8 @@ def test_settings_of_the_method_count_too() -> None:
 )
 def test_translations(value: int, status: Status) -> None:
     rule = Translation("draft-tokens", 3, 4, "counts the bonus token too")
-    wanted = replace(asked(knobs={"draft-tokens": 3}), translations=(rule,))
+    plain = asked(knobs={"draft-tokens": 3})
+    wanted = replace(plain, launch=replace(plain.launch, translations=(rule,)))
     found = settings.settings_effective(wanted, seen(settings={"draft-tokens": value}))
     assert found.status is status
     assert ("bonus" in found.seen) is (status is OK)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spectune.domain.candidate import Method
-from spectune.domain.knobs import Settings
+from spectune.domain.knobs import KnobValue, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Service:
         model: absolute path of the model.
         args: the service's own settings, in the engine's spelling without leading dashes; candidates change these.
         env: extra environment of the server process.
+        entry: words between the program and its flags ("-m", "sglang.launch_server"); empty where there are none.
         host, port: where it will listen.
         model_id: name under which the server is asked for the model.
         ready_timeout_s: give up on readiness after this long without progress in the log.
@@ -34,10 +35,27 @@ class Service:
     port: int
     model_id: str
     ready_timeout_s: float = 600.0
+    entry: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A difference between asked and effective setting that is allowed, because the engine means the same by it.
+
+    Attributes:
+        name: canonical knob name.
+        asked, seen: the two values; None stands for any value.
+        because: for people, why both are the same thing.
+    """
+
+    name: str
+    asked: KnobValue | None
+    seen: KnobValue | None
+    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,7 @@ class Launch:
         headers: for every request, the API key among them.
         unset: variables of this process that the server must not inherit; a trailing * stands for any ending.
         keep_alive: whether a connection may carry another request after a stream; some servers close it without a word.
+        translations: values that may read back differently and mean the same.
     """
 
     argv: tuple[str, ...]
@@ -69,6 +88,7 @@ class Launch:
     keep_alive: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    translations: tuple[Translation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +169,46 @@ class Capacity:
         max_running: requests that run at the same time.
         context_per_request: most tokens of one request, prompt and answer.
         kv_bytes: memory of the KV cache, draft model's included where it is separate.
+        graph_requests: most requests in a decode step that a captured graph covers; larger steps run without one.
+        memory: part ("weights", "draft weights", "kv", "state", "graphs") -> bytes, as far as the engine tells.
     """
 
     kv_tokens: int | None = None
     max_running: int | None = None
     context_per_request: int | None = None
     kv_bytes: int | None = None
+    graph_requests: int | None = None
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+
+class Meaning(StrEnum):
+    """What an engine's adjustment does to the comparison of candidates."""
+
+    SAME = "same"
+    """Another spelling of what was asked."""
+    CHANGED = "changed"
+    """Something else runs than was asked or expected; it is measured, and must be known to whoever reads the result."""
+    INVALID = "invalid"
+    """What runs is not the candidate any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A setting that the engine says it has changed by itself.
+
+    Attributes:
+        name: stable key ("max-running-requests-reset").
+        text: the engine's own words, without time stamp.
+        meaning: what it does to the comparison.
+        because: for people, what the engine did and why it matters.
+        advice: what to write to get what was meant; empty when SAME.
+    """
+
+    name: str
+    text: str
+    meaning: Meaning
+    because: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +228,8 @@ class Seen:
         capacity: room.
         warnings: log lines that change or question a setting, as written, without time stamps.
         counters: None where the counters page was not among the evidence or could not be read.
+        adjustments: settings that the server changed by itself, each by name; not among the warnings.
+        notes: facts worth keeping that are no settings ("MoE kernels: default configuration for E=256,N=256").
         invalid_output: set when the server says that its output is not valid (simulated acceptance, dummy weights).
     """
 
@@ -188,6 +244,8 @@ class Seen:
     capacity: Capacity = field(default_factory=Capacity)
     warnings: tuple[str, ...] = ()
     counters: Counters | None = None
+    adjustments: tuple[Adjustment, ...] = ()
+    notes: tuple[str, ...] = ()
     invalid_output: str | None = None
 
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from spectune.domain.candidate import Method
 from spectune.domain.knobs import KnobValue
 from spectune.domain.metrics import MetricName
-from spectune.domain.workload import Cell, Level, Sampling
+from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Sampling
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -25,10 +25,18 @@ class ServiceSpec:
 
     __pydantic_config__ = _STRICT
 
-    engine: Annotated[Literal["llama.cpp"], Field(description="Which inference server.")] = "llama.cpp"
+    engine: Annotated[Literal["llama.cpp", "sglang"], Field(description="Which inference server.")] = "llama.cpp"
     binary: Annotated[
-        str, Field(description="Server program: a path, a name on PATH, or 'auto' (PATH, else built once from source).")
+        str,
+        Field(
+            description="Server program: a path, a name on PATH, or 'auto' (llama.cpp: PATH, else built once from "
+            "source). For engines in Python: the Python of the environment that they are installed in."
+        ),
     ] = "auto"
+    entry: Annotated[
+        str,
+        Field(description="Words between program and flags, like '-m sglang.launch_server'; empty for the usual ones."),
+    ] = ""
     model: Annotated[str, Field(description="Path of the model, or 'builtin' for SmolLM2-135M-Instruct.")] = "builtin"
     args: Annotated[
         Mapping[str, KnobValue],
@@ -90,9 +98,18 @@ class WorkloadSpec:
     ] = "builtin"
     domains: Annotated[tuple[str, ...], Field(description="Take only these domains; empty takes all.")] = ()
     max_tokens: Annotated[PositiveInt | None, Field(description="Overrides the cap on every answer.")] = None
-    concurrency: Annotated[
-        tuple[PositiveInt, ...], Field(min_length=1, description="Load levels: requests in flight.")
-    ] = (1, 2, 4)
+    concurrency: Annotated[tuple[PositiveInt, ...], Field(description="Load levels: requests in flight.")] = (1, 2, 4)
+    rates: Annotated[
+        tuple[PositiveFloat, ...],
+        Field(
+            description="Load levels of an open loop: requests per second; with arrival 'trace', speeds of the trace."
+        ),
+    ] = ()
+    arrival: Annotated[Arrival, Field(description="How requests arrive at those rates.")] = Arrival.POISSON
+    burstiness: Annotated[
+        PositiveFloat,
+        Field(description="Of gamma arrivals: squared coefficient of variation of the gaps; 1 is Poisson."),
+    ] = 1.0
     temperatures: Annotated[
         tuple[Annotated[float, Field(ge=0, le=5)] | None, ...],
         Field(min_length=1, description="Sampling temperatures to measure at; null leaves the server's default."),
@@ -181,11 +198,13 @@ class CampaignSpec:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Every (level, temperature) to measure on each deployment, quietest level first."""
+        """Every (level, temperature) to measure on each deployment, closed loops first, quietest level first."""
         load = self.workload
+        closed = [Level(users) for users in sorted(set(load.concurrency))]
+        rates = sorted(set(load.rates))
         return tuple(
-            Cell(Level(users), Sampling(temperature, load.top_p, self.seed, load.ignore_eos))
-            for users in sorted(set(load.concurrency))
+            Cell(level, Sampling(temperature, load.top_p, self.seed, load.ignore_eos))
+            for level in closed + [Level(rate, LevelKind.RATE, load.arrival, load.burstiness) for rate in rates]
             for temperature in dict.fromkeys(load.temperatures)
         )
 
@@ -193,4 +212,6 @@ class CampaignSpec:
         """The objective's weight of a cell; the cells of a level share its weight. Not normalised."""
         if not self.objective.weights:
             return 1.0
-        return self.objective.weights.get(int(cell.level.value), 0.0)
+        if cell.level.kind is LevelKind.RATE:
+            return 0.0
+        return self.objective.weights.get(cell.level.users, 0.0)

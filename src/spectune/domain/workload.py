@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from spectune.domain.knobs import KnobValue
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """One turn of a conversation.
+
+    Attributes:
+        extra: further fields of the message, as the API spells them ("tool_calls", "tool_call_id").
+    """
+
     role: str
     content: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,23 @@ class Prompt:
         domain: what kind of text it is ("code_edit", "chat"); summaries are split by it.
         messages: the conversation so far.
         max_tokens: cap on the answer; the answer may end sooner by itself.
+        session: prompts of one session are sent one after the other, each when the one before has been answered;
+            "" is a session of its own.
+        think_s: pause before this prompt once the one before it in the session has been answered, seconds.
+        due_s: arrival in a recorded trace, seconds from its start; None where there is no trace.
+        fixed_length: end exactly at max_tokens (ignore_eos), because a recorded length is to be reproduced.
+        extra: further fields of the request body ("tools", "response_format").
     """
 
     id: str
     domain: str
     messages: tuple[Message, ...]
     max_tokens: int
+    session: str = ""
+    think_s: float = 0.0
+    due_s: float | None = None
+    fixed_length: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +75,35 @@ class LevelKind(StrEnum):
     RATE = "rate"
 
 
+class Arrival(StrEnum):
+    """How requests arrive in an open loop. The names are kept to what they claim."""
+
+    CONSTANT = "constant"
+    """Equal gaps."""
+    POISSON = "poisson"
+    """Exponential gaps."""
+    GAMMA = "gamma"
+    """Gamma-distributed gaps of the level's burstiness."""
+    RAMP = "ramp"
+    """Rising evenly from nothing to the level's rate over the time of the measurement, Poisson at each moment."""
+    TRACE = "trace"
+    """At the recorded times of the prompts; the level's value scales the speed of the trace."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Level:
-    """A load level: so many requests in flight (closed loop), or so many arriving per second (open loop)."""
+    """A load level: so many requests in flight (closed loop), or so many arriving per second (open loop).
+
+    Attributes:
+        value: requests in flight, requests per second, or speed of a trace (2 replays it in half its time).
+        arrival: open loop only.
+        burstiness: squared coefficient of variation of the gaps of GAMMA arrivals; 1 is Poisson, larger is burstier.
+    """
 
     value: float
     kind: LevelKind = LevelKind.CONCURRENCY
+    arrival: Arrival = Arrival.POISSON
+    burstiness: float = 1.0
 
     @property
     def users(self) -> int:
@@ -77,8 +119,21 @@ class Level:
     @property
     def label(self) -> str:
         if self.kind is LevelKind.RATE:
-            return f"{self.value:g} req/s"
+            if self.arrival is Arrival.TRACE:
+                return f"trace at {self.value:g}x"
+            return f"{self.value:g} req/s {self._arrivals}"
         return "1 user" if self.value == 1 else f"{self.value:g} users"
+
+    @property
+    def key(self) -> str:
+        """Short and unique: "c4", "r2.5" (Poisson), "r2.5constant", "r2.5gamma4"."""
+        if self.kind is LevelKind.CONCURRENCY:
+            return f"c{self.value:g}"
+        return f"r{self.value:g}" + ("" if self.arrival is Arrival.POISSON else self._arrivals.replace(" ", ""))
+
+    @property
+    def _arrivals(self) -> str:
+        return f"gamma {self.burstiness:g}" if self.arrival is Arrival.GAMMA else self.arrival.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +146,8 @@ class Cell:
     @property
     def key(self) -> str:
         """Identifies the cell within a campaign: "c1 T0.7"."""
-        prefix = "c" if self.level.kind is LevelKind.CONCURRENCY else "r"
         temperature = "default" if self.sampling.temperature is None else f"{self.sampling.temperature:g}"
-        return f"{prefix}{self.level.value:g} T{temperature}"
+        return f"{self.level.key} T{temperature}"
 
     @property
     def label(self) -> str:

@@ -14,22 +14,6 @@ from spectune.domain.workload import Cell, LevelKind
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
-    """A difference between asked and effective setting that is allowed, because the engine means the same by it.
-
-    Attributes:
-        name: canonical knob name.
-        asked, seen: the two values; None stands for any value.
-        because: for people, why both are the same thing.
-    """
-
-    name: str
-    asked: KnobValue | None
-    seen: KnobValue | None
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
     """What a trial wants of its deployment.
 
@@ -43,7 +27,6 @@ class Asked:
         longest_request: most tokens of one request, prompt and answer; None when unknown.
         engine: adapter name, picks the catalogue entries; "" takes those of every engine.
         baseline_warnings: the baseline's warning lines; None while they are not known.
-        translations: allowed differences of settings.
     """
 
     candidate: Candidate
@@ -55,7 +38,6 @@ class Asked:
     longest_request: int | None = None
     engine: str = ""
     baseline_warnings: tuple[str, ...] | None = None
-    translations: tuple[Translation, ...] = ()
 
     @property
     def speculates(self) -> bool:

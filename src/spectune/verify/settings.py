@@ -87,7 +87,7 @@ def _setting(asked: Asked, observed: Observed, name: str, value: KnobValue) -> R
 
 
 def _translation(asked: Asked, name: str, value: KnobValue, seen: KnobValue) -> str:
-    for rule in asked.translations:
+    for rule in asked.launch.translations:
         asks, gets = (
             rule.asked is None or same(rule.asked, value),
             rule.seen is None or same(rule.seen, seen),
