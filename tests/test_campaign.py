@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,7 @@ class World:
     violated: int | None = None
     refused: int | None = None
     port_taken: bool = False
+    fails_beside: bool = False
     time: float = 1000.0
 
 
@@ -129,9 +131,13 @@ class FakeDeployer:
 
     @contextmanager
     def deploy(self, launch: Launch, mark: str) -> Iterator[Running]:
-        assert not self.world.running, "two servers at once"
+        company = {mark.split(".")[1] for mark in self.world.running}
+        allowed = {str(int(mark.split(".")[1]) - 1)} if launch.url.endswith(":9999") else set()
+        assert company <= allowed, "two servers at once"
         if self.world.port_taken:
             raise PortTaken("port 8080 is taken by nginx")
+        if self.world.fails_beside and launch.url.endswith(":9999"):
+            raise EngineFailure(FailureKind.EXITED, "no memory for two")
         depth = int(launch.argv[-1])
         if depth in self.world.fails:
             raise self.world.fails[depth]
@@ -157,14 +163,27 @@ class FakeLoad:
     def measure(
         self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: Callable[[str], None]
     ) -> MeasuredCell:
-        trial = int(next(iter(self.world.running)).split(".")[1])
-        if self.world.dies_measuring == trial:
+        trials = {int(mark.split(".")[1]) for mark in self.world.running}
+        if self.world.dies_measuring in trials:
             raise EngineFailure(FailureKind.DIED_MEASURING, "gone")
         progress("1 request")
         next(prompts)
         estimate = Estimate(1.0, 0.9, 1.1, 4)
         metrics = {MetricName.PER_USER_SPEED: estimate}
         return MeasuredCell(Measurement(cell, 0.0, 1.0, metrics, {}, {Outcome.OK: 4}, 1.0), ())
+
+    def duel(
+        self,
+        targets: tuple[Target, Target],
+        cell: Cell,
+        prompts: Iterator[Prompt],
+        limits: Limits,
+        progress: Callable[[str], None],
+    ) -> tuple[MeasuredCell, MeasuredCell]:
+        assert targets[0].url != targets[1].url
+        assert len(self.world.running) == 2
+        first = self.measure(targets[0], cell, prompts, limits, progress)
+        return first, first
 
     def ask(self, target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
         return tuple(Answer(prompt.id, "text") for prompt in prompts)
@@ -227,9 +246,12 @@ SPEC = CampaignSpec(
 )
 
 
-def campaign(world: World) -> Campaign:
+BESIDE = replace(SPEC, budget=BudgetSpec(confirm_pairs=1, side_by_side=True))
+
+
+def campaign(world: World, spec: CampaignSpec = SPEC) -> Campaign:
     if not world.events:
-        world.events.append(opened(SPEC))
+        world.events.append(opened(spec))
     rooms = Rooms(
         engine=FakeEngine(world),
         deployer=FakeDeployer(world),
@@ -242,10 +264,11 @@ def campaign(world: World) -> Campaign:
         ledger=FakeLedger(world),
         clock=FakeClock(world),
         observer=Silent(),
+        beside=lambda service: replace(service, port=9999),
         load_average=lambda: 0.5,
         version="0",
     )
-    return Campaign(rooms, "c1", SPEC, opened().service)
+    return Campaign(rooms, "c1", spec, opened().service)
 
 
 def outline(world: World) -> list[tuple[int, int, Purpose, TrialState]]:
@@ -253,9 +276,9 @@ def outline(world: World) -> list[tuple[int, int, Purpose, TrialState]]:
     return [(t.number, t.candidate.speculation.depth, t.purpose, t.state) for t in History.of(world.events).ordered]
 
 
-def finished() -> World:
+def finished(spec: CampaignSpec = SPEC) -> World:
     world = World()
-    campaign(world).run()
+    campaign(world, spec).run()
     return world
 
 
@@ -361,6 +384,41 @@ def test_goes_on_after_a_kill_at_any_moment(moment: int, before_write: bool) -> 
     if History.of(world.events).conclusion is None:
         campaign(world).run()
     assert outline(world) == outline(finished())
+    assert not world.running
+
+
+@pytest.mark.parametrize("before_write", [False, True])
+@pytest.mark.parametrize("moment", range(1, len(finished(BESIDE).events)))
+def test_goes_on_after_a_kill_side_by_side(moment: int, before_write: bool) -> None:
+    world = World(kill_at=moment, kill_before_write=before_write)
+    with pytest.raises(Killed):
+        campaign(world, BESIDE).run()
+    world.kill_at = None
+    if History.of(world.events).conclusion is None:
+        campaign(world, BESIDE).run()
+    assert outline(world) == outline(finished(BESIDE))
+    assert not world.running
+
+
+def test_winner_and_baseline_are_confirmed_side_by_side() -> None:
+    world = finished(BESIDE)
+    assert outline(world)[-2:] == [
+        (6, 0, Purpose.CONFIRM, TrialState.VALID),
+        (7, 2, Purpose.CONFIRM, TrialState.VALID),
+    ]
+    measured = [event.trial for event in world.events if isinstance(event, Measured) and event.trial > 5]
+    assert measured == [6, 7] * len(SPEC.cells)
+    assert [mark for mark in world.marks if mark.startswith(("c1.6", "c1.7"))] == ["c1.6.1", "c1.7.1"]
+
+
+@pytest.mark.parametrize("trouble", [{"dies_measuring": 7}, {"fails_beside": True}])
+def test_servers_that_do_not_get_on_are_confirmed_one_after_the_other(trouble: dict[str, Any]) -> None:
+    world = World(**trouble)
+    campaign(world, BESIDE).run()
+    ends = [(depth, state) for _, depth, purpose, state in outline(world) if purpose is Purpose.CONFIRM]
+    pruned, valid = TrialState.PRUNED, TrialState.VALID
+    assert ends == [(0, pruned), (2, pruned), (0, valid), (2, valid)]
+    assert "side by side did not work" in History.of(world.events).trials[6].state_reason
     assert not world.running
 
 

@@ -6,11 +6,12 @@ from the ledger alone. Nothing here touches files, processes or the network: tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, Service
+from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure, EngineUnusable, InputError
 from spectune.domain.events import (
     CampaignEnded,
@@ -44,7 +45,7 @@ from spectune.domain.ports import (
 )
 from spectune.domain.redaction import redact, redact_text
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import Purpose, Trial, TrialState
+from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion
 from spectune.domain.workload import Cell, Prompt
 
@@ -57,6 +58,7 @@ class Rooms:
 
     Attributes:
         probes: prompts whose greedy answers are compared with the baseline's; never among the measured ones.
+        beside: the service once more, on another free port of the host.
         load_average: 1-minute load average of the host.
         version: spectune's own.
     """
@@ -72,8 +74,23 @@ class Rooms:
     ledger: Ledger
     clock: Clock
     observer: Observer
+    beside: Callable[[Service], Service]
     load_average: Callable[[], float]
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """A trial while its server runs."""
+
+    number: int
+    asked: Asked
+    running: Running
+    target: Target
+
+
+_End = tuple[TrialState, str, str]
+"""How a trial ended: its state, the reason, and the log's end where it failed."""
 
 
 class Campaign:
@@ -107,80 +124,135 @@ class Campaign:
     def _pick_up(self) -> None:
         """Ends what a killed run left behind, and finishes the trial it was in."""
         cleaned = self._rooms.deployer.sweep(f"{self._id}.")
-        interrupted = self._history.open_trial
+        interrupted = self._history.open_trials
         if self._history.trials:
             self._record(CampaignResumed(self._rooms.clock.now(), self._rooms.version, cleaned))
-        if interrupted is None:
+        if all(trial.ended_at is not None for trial in interrupted):
+            for trial in interrupted:
+                self._decide(trial.number)
             return
-        if interrupted.ended_at is None:
-            again = Proposal(interrupted.candidate, interrupted.purpose, interrupted.reason)
-            self._try(again, interrupted.number, interrupted.attempt + 1)
-        else:
-            self._decide(interrupted.number)
+        first = min(interrupted, key=lambda trial: trial.number)
+        if first.beside is not None and first.beside < first.number:
+            first = self._history.trials[first.beside]
+        other = None if first.beside is None else self._history.trials[first.beside].candidate
+        again = Proposal(first.candidate, first.purpose, first.reason, other)
+        self._try(again, first.number, first.attempt + 1)
 
     def _try(self, proposal: Proposal, number: int | None = None, attempt: int = 1) -> None:
         number = number or len(self._history.trials) + 1
-        now = self._rooms.clock.now()
-        self._record(TrialStarted(now, number, attempt, proposal.candidate, proposal.purpose, proposal.reason))
-        state, reason, log = self._attempt(number)
-        self._record(TrialEnded(self._rooms.clock.now(), number, state, reason, log))
-        self._decide(number)
+        self._record(
+            TrialStarted(
+                self._rooms.clock.now(), number, attempt, proposal.candidate, proposal.purpose, proposal.reason,
+                proposal.beside,
+            )
+        )  # fmt: skip
+        ends = [self._attempt(number)] if proposal.beside is None else self._attempt_beside(number)
+        for offset, (state, reason, log) in enumerate(ends):
+            self._record(TrialEnded(self._rooms.clock.now(), number + offset, state, reason, log))
+        for offset in range(len(ends)):
+            self._decide(number + offset)
 
-    def _attempt(self, number: int) -> tuple[TrialState, str, str]:
-        """Deploys, verifies and measures; returns the state, its reason, and the log's end where it failed."""
-        trial = self._history.trials[number]
+    def _attempt(self, number: int) -> _End:
+        """Deploys, verifies and measures one trial."""
         try:
-            launch = self._rooms.engine.launch(self._service, trial.candidate)
+            with self._deployed(number, self._service) as arm:
+                if self._proves(arm):
+                    self._measure(arm)
+                    self._check_after(arm)
         except InputError as error:
             return TrialState.PRUNED, error.message, ""
-        mark = f"{self._id}.{number}.{trial.attempt}"
-        load_average = self._rooms.load_average()
-        started_after = self._rooms.clock.now()
-        try:
-            with self._rooms.deployer.deploy(launch, mark) as running:
-                asked = self._asked(trial, launch, started_after)
-                self._verify_and_measure(number, asked, running, load_average)
         except EngineFailure as failure:
             named = self._rooms.engine.diagnose(failure)
             return TrialState.INVALID, f"{named.kind}: {named.message}", redact_text(named.log_tail[-_LOG_TAIL:])
+        return self._end(number)
+
+    def _attempt_beside(self, number: int) -> tuple[_End, _End]:
+        """The same for two trials side by side. A failure here may be that of the company: it is held against
+        neither, and both can be tried alone."""
+        spare = self._rooms.beside(self._service)
+        try:
+            with self._deployed(number, self._service) as first, self._deployed(number + 1, spare) as second:
+                if self._proves(first) and self._proves(second):
+                    self._measure_in_turns(first, second)
+                    self._check_after(first)
+                    self._check_after(second)
+        except (InputError, EngineFailure) as failure:
+            named = self._rooms.engine.diagnose(failure) if isinstance(failure, EngineFailure) else failure
+            end = TrialState.PRUNED, f"side by side did not work: {named.message}", ""
+            return end, end
+        ends = self._end(number), self._end(number + 1)
+        if all(state is not TrialState.INVALID for state, _, _ in ends):
+            return ends
+        alone = TrialState.PRUNED, "the server beside it did not pass its checks", ""
+        first_end, second_end = (end if end[0] is TrialState.INVALID else alone for end in ends)
+        return first_end, second_end
+
+    def _end(self, number: int) -> _End:
         state, reason = self._rooms.verifier.state(self._history.trials[number].verification)
         return state, reason, ""
 
-    def _verify_and_measure(self, number: int, asked: Asked, running: Running, load_average: float) -> None:
-        target = self._target(asked.launch, running)
-        evidence = running.observe(asked.launch.probe_paths)
-        seen = self._rooms.engine.read(evidence)
-        argv, env = redact(asked.launch.argv, asked.launch.env)
-        deployment = Deployment(
-            argv, env, asked.launch.url, running.pid, running.started_unix, running.ready_s, load_average, seen
-        )
-        self._record(Deployed(self._rooms.clock.now(), number, deployment))
-        self._progress(number, "comparing greedy answers with the baseline's")
-        answers = self._rooms.load.ask(target, self._rooms.probes, concurrency=1)
-        # Engines show a request's effective settings only once one has run.
-        evidence = running.observe(asked.launch.probe_paths)
-        findings = self._rooms.verifier.before(asked, evidence, self._rooms.engine.read(evidence), answers)
-        self._record(Verified(self._rooms.clock.now(), number, findings, answers))
-        if findings.invalid_because is not None:
-            return
-        self._measure(number, target, running)
-        evidence = running.observe(asked.launch.probe_paths)
-        cells = self._history.trials[number].cells
-        findings = self._rooms.verifier.after(asked, evidence, self._rooms.engine.read(evidence), cells)
-        self._record(Verified(self._rooms.clock.now(), number, findings))
+    @contextmanager
+    def _deployed(self, number: int, service: Service) -> Iterator[_Arm]:
+        trial = self._history.trials[number]
+        launch = self._rooms.engine.launch(service, trial.candidate)
+        load_average = self._rooms.load_average()
+        asked = self._asked(trial, launch, self._rooms.clock.now())
+        with self._rooms.deployer.deploy(launch, f"{self._id}.{number}.{trial.attempt}") as running:
+            seen = self._rooms.engine.read(running.observe(launch.probe_paths))
+            argv, env = redact(launch.argv, launch.env)
+            deployment = Deployment(
+                argv, env, launch.url, running.pid, running.started_unix, running.ready_s, load_average, seen
+            )
+            self._record(Deployed(self._rooms.clock.now(), number, deployment))
+            yield _Arm(number, asked, running, self._target(launch, running))
 
-    def _measure(self, number: int, target: Target, running: Running) -> None:
-        budget = self._spec.budget
+    def _proves(self, arm: _Arm) -> bool:
+        """Compares answers and settings with what was asked; whether measuring makes sense."""
+        self._progress(arm.number, "comparing greedy answers with the baseline's")
+        answers = self._rooms.load.ask(arm.target, self._rooms.probes, concurrency=1)
+        # Engines show a request's effective settings only once one has run.
+        evidence, seen = self._observed(arm)
+        findings = self._rooms.verifier.before(arm.asked, evidence, seen, answers)
+        self._record(Verified(self._rooms.clock.now(), arm.number, findings, answers))
+        return findings.invalid_because is None
+
+    def _measure(self, arm: _Arm) -> None:
+        for cell, prompts, progress in self._cells(arm.number):
+            try:
+                measured = self._rooms.load.measure(arm.target, cell, prompts, self._limits, progress)
+            except EngineFailure as failure:
+                raise _with_log(failure, arm.running.observe()) from failure
+            self._measured(arm.number, measured)
+
+    def _measure_in_turns(self, first: _Arm, second: _Arm) -> None:
+        for cell, prompts, progress in self._cells(first.number):
+            both = self._rooms.load.duel((first.target, second.target), cell, prompts, self._limits, progress)
+            for arm, measured in zip((first, second), both, strict=True):
+                self._measured(arm.number, measured)
+
+    def _check_after(self, arm: _Arm) -> None:
+        evidence, seen = self._observed(arm)
+        cells = self._history.trials[arm.number].cells
+        findings = self._rooms.verifier.after(arm.asked, evidence, seen, cells)
+        self._record(Verified(self._rooms.clock.now(), arm.number, findings))
+
+    def _observed(self, arm: _Arm) -> tuple[Evidence, Seen]:
+        evidence = arm.running.observe(arm.asked.launch.probe_paths)
+        return evidence, self._rooms.engine.read(evidence)
+
+    def _measured(self, number: int, cell: MeasuredCell) -> None:
+        self._record(Measured(self._rooms.clock.now(), number, cell.measurement, cell.records))
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self._spec.budget.cell_seconds, self._spec.budget.precision)
+
+    def _cells(self, number: int) -> Iterator[tuple[Cell, Iterator[Prompt], Callable[[str], None]]]:
+        """Every cell with its prompts, the same for every trial, and with who hears of its progress."""
         cells = self._spec.cells
-        limits = Limits(budget.cell_seconds, budget.precision)
         for lane, cell in enumerate(cells, start=1):
             prompts = self._rooms.prompts.deal(lane, len(cells) + 1)
-            progress = partial(self._cell_progress, number, cell)
-            try:
-                measured = self._rooms.load.measure(target, cell, prompts, limits, progress)
-            except EngineFailure as failure:
-                raise _with_log(failure, running.observe()) from failure
-            self._record(Measured(self._rooms.clock.now(), number, measured.measurement, measured.records))
+            yield cell, prompts, partial(self._cell_progress, number, cell)
 
     def _decide(self, number: int) -> None:
         verdict = self._rooms.judge.decide(self._spec, self._history, self._history.trials[number])

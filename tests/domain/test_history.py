@@ -34,15 +34,24 @@ def test_incumbent_is_the_last_kept_exploration() -> None:
     assert story.history.incumbent == draft(1)
 
 
-def test_open_trial_is_the_undecided_last_one() -> None:
+def test_open_trials_are_the_undecided_ones() -> None:
     history = Story().baselines().history
-    assert history.open_trial is None
+    assert history.open_trials == ()
     started = history.then(TrialStarted(200.0, 3, 1, draft(1), Purpose.EXPLORE, ""))
-    assert started.open_trial is not None
-    assert started.open_trial.ended_at is None
+    assert [trial.ended_at for trial in started.open_trials] == [None]
     ended = started.then(TrialEnded(260.0, 3, TrialState.VALID, ""))
-    assert ended.open_trial is not None
-    assert ended.then(Decided(260.0, 3, verdict(Decision.TIE))).open_trial is None
+    assert [trial.number for trial in ended.open_trials] == [3]
+    assert ended.then(Decided(260.0, 3, verdict(Decision.TIE))).open_trials == ()
+
+
+def test_two_trials_side_by_side_know_each_other_and_their_time_counts_once() -> None:
+    history = Story().baselines().history
+    spent = history.spent_s
+    history = history.then(TrialStarted(200.0, 3, 1, BASELINE, Purpose.CONFIRM, "", beside=draft(1)))
+    assert [(t.number, t.candidate, t.beside) for t in history.open_trials] == [(3, BASELINE, 4), (4, draft(1), 3)]
+    for number in (3, 4):
+        history = history.then(TrialEnded(260.0, number, TrialState.VALID, ""))
+    assert history.spent_s - spent == 60
 
 
 def test_a_new_attempt_replaces_the_old_one_and_is_counted() -> None:

@@ -140,6 +140,32 @@ def test_confirmation_alternates_and_ends() -> None:
     assert arms == [0, 1, 1, 0]
 
 
+def test_side_by_side_pairs_are_proposed_while_they_work() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    budget = BudgetSpec(minutes=60, trials=40, confirm_pairs=2, side_by_side=True)
+    first = next_of(story, budget=budget)
+    assert first is not None
+    assert (first.candidate, first.beside) == (BASELINE, draft(1))
+    story.pair(BASELINE, draft(1))
+    again = next_of(story, budget=budget)
+    assert again is not None
+    assert again.beside == draft(1)
+    story.pair(BASELINE, draft(1))
+    assert next_of(story, budget=budget) is None
+
+
+def test_where_two_servers_did_not_get_on_the_arms_take_turns() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    budget = BudgetSpec(minutes=60, trials=40, confirm_pairs=1, side_by_side=True)
+    story.pair(BASELINE, draft(1), TrialState.PRUNED)
+    arms = []
+    while (proposal := next_of(story, budget=budget)) is not None:
+        assert proposal.beside is None
+        arms.append(proposal.candidate)
+        story.trial(proposal.candidate, Purpose.CONFIRM)
+    assert arms == [BASELINE, draft(1)]
+
+
 def test_a_hopeful_but_unproven_candidate_is_confirmed_too() -> None:
     hopeful = verdict(Decision.INCONCLUSIVE, 1.08)
     story = Story().baselines().trial(draft(1), decided=hopeful).trial(draft(2), decided=REVERT)

@@ -58,11 +58,22 @@ class Story:
         decided: Verdict | None = None,
         state: TrialState = TrialState.VALID,
     ) -> Story:
-        number = 1 + sum(isinstance(event, TrialStarted) for event in self.events)
+        number = len(self.history.trials) + 1
         self.events += [
             TrialStarted(self._at, number, 1, candidate, purpose, ""),
             TrialEnded(self._at + 60, number, state, ""),
             Decided(self._at + 60, number, decided or verdict(Decision.TIE)),
+        ]
+        self._at += 60
+        return self
+
+    def pair(self, first: Candidate, second: Candidate, state: TrialState = TrialState.VALID) -> Story:
+        """Two confirming trials side by side."""
+        number = len(self.history.trials) + 1
+        self.events += [
+            TrialStarted(self._at, number, 1, first, Purpose.CONFIRM, "", beside=second),
+            *(TrialEnded(self._at + 60, number + offset, state, "") for offset in range(2)),
+            *(Decided(self._at + 60, number + offset, verdict(Decision.TIE)) for offset in range(2)),
         ]
         self._at += 60
         return self

@@ -115,7 +115,7 @@ def prepare(spec: CampaignSpec, progress: Progress, build: bool = True) -> Prepa
     engine = ENGINES[spec.service.engine]()
     load = spec.workload
     prompts = prompt_source(load.source, load.max_tokens, load.domains, spec.seed)
-    spec = _with_models(spec, progress)
+    spec = _side_by_side(_with_models(spec, progress))
     binary = _binary(spec.service, progress, build)
     service = _service(spec, binary)
     baseline = engine.baseline(service)
@@ -226,6 +226,7 @@ def campaign(ledger: SqlLedger, campaign_id: str, prepared: Prepared, directory:
         ledger=ledger,
         clock=clock,
         observer=observer,
+        beside=lambda service: replace(service, port=free_port(service.host)),
         load_average=hardware.load_average,
         version=__version__,
     )
@@ -269,6 +270,18 @@ def _with_models(spec: CampaignSpec, progress: Progress) -> CampaignSpec:
 
     search = replace(spec.search, speculation=tuple(map(resolved, spec.search.speculation)))
     return replace(spec, service=service, search=search)
+
+
+def _side_by_side(spec: CampaignSpec) -> CampaignSpec:
+    """Decides whether two servers fit beside each other, where the specification leaves it open: on a machine without
+    a GPU, with memory for each model twice and as much again for what comes with them."""
+    if spec.budget.side_by_side is not None:
+        return spec
+    draft_models = {space.draft_model for space in spec.search.speculation if space.draft_model is not None}
+    loaded = [part for path in (spec.service.model, *draft_models) for part in models.parts(Path(path))]
+    need = 4 * sum(part.stat().st_size for part in loaded)
+    fits = not hardware.gpus() and hardware.memory_available() > need
+    return replace(spec, budget=replace(spec.budget, side_by_side=fits))
 
 
 def _binary(service: ServiceSpec, progress: Progress, build: bool) -> Path:

@@ -59,12 +59,15 @@ class CampaignResumed:
 
 @dataclass(frozen=True, slots=True)
 class TrialStarted:
+    """`beside` starts a second trial, numbered one higher, on a server of its own; the two are measured in turns."""
+
     at: float
     trial: int
     attempt: int
     candidate: Candidate
     purpose: Purpose
     reason: str
+    beside: Candidate | None = None
     kind: Literal["trial-started"] = "trial-started"
 
 

@@ -65,9 +65,8 @@ class History:
             case CampaignEnded():
                 return replace(self, conclusion=event.conclusion)
             case TrialStarted():
-                fresh = Trial(event.trial, event.attempt, event.candidate, event.purpose, event.reason, event.at)
                 lost = self.abandoned + (event.trial in self.trials)
-                return replace(self, trials={**self.trials, event.trial: fresh}, abandoned=lost)
+                return replace(self, trials={**self.trials, **_started(event)}, abandoned=lost)
             case _:
                 if event.trial not in self.trials:
                     raise LedgerError(
@@ -90,10 +89,10 @@ class History:
         return tuple(trial for trial in self.ordered if trial.ended_at is not None)
 
     @property
-    def open_trial(self) -> Trial | None:
-        """The trial that was started and not decided: after a kill it must be made again or decided."""
-        last = self.ordered[-1] if self.trials else None
-        return last if last is not None and last.verdict is None else None
+    def open_trials(self) -> tuple[Trial, ...]:
+        """Trials that were started and not decided, two where they ran side by side: after a kill they must be made
+        again or decided."""
+        return tuple(trial for trial in self.ordered if trial.verdict is None)
 
     def of_candidate(self, candidate_id: str) -> tuple[Trial, ...]:
         """Comparable trials of one candidate, in order."""
@@ -119,8 +118,21 @@ class History:
 
     @property
     def spent_s(self) -> float:
-        """Seconds spent in trials; time between a kill and the resuming is not counted."""
-        return sum(trial.ended_at - trial.started_at for trial in self.ordered if trial.ended_at is not None)
+        """Seconds spent in trials; time between a kill and the resuming is not counted, side by side counts once."""
+        return sum(
+            trial.ended_at - trial.started_at
+            for trial in self.ordered
+            if trial.ended_at is not None and (trial.beside is None or trial.beside > trial.number)
+        )
+
+
+def _started(event: TrialStarted) -> dict[int, Trial]:
+    first, second = event.trial, event.trial + 1
+    trial = Trial(first, event.attempt, event.candidate, event.purpose, event.reason, event.at)
+    if event.beside is None:
+        return {first: trial}
+    other = replace(trial, number=second, candidate=event.beside, beside=first)
+    return {first: replace(trial, beside=second), second: other}
 
 
 def _advance(trial: Trial, event: Deployed | Verified | Measured | TrialEnded | Decided) -> Trial:

@@ -174,6 +174,25 @@ class LoadGenerator(Protocol):
         """
         ...
 
+    def duel(
+        self,
+        targets: tuple[Target, Target],
+        cell: Cell,
+        prompts: Iterator[Prompt],
+        limits: Limits,
+        progress: Callable[[str], None],
+    ) -> tuple[MeasuredCell, MeasuredCell]:
+        """Measures one cell on two servers of the same machine in short turns with the same prompts, so that what
+        disturbs the machine disturbs both alike; only one of them works at a time.
+
+        Args:
+            limits: of each server.
+
+        Raises:
+            EngineFailure: kind DIED_MEASURING, when one of them stops answering altogether.
+        """
+        ...
+
     def ask(self, target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
         """Greedy answers (temperature 0, fixed seed), in the prompts' order; a failure is an answer with an error."""
         ...
@@ -193,11 +212,16 @@ class PromptSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What to try next, and why."""
+    """What to try next, and why.
+
+    Attributes:
+        beside: measured at the same time in turns, on a second server; a trial of its own.
+    """
 
     candidate: Candidate
     purpose: Purpose
     reason: str
+    beside: Candidate | None = None
 
 
 class Verifier(Protocol):

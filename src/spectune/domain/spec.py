@@ -179,6 +179,13 @@ class BudgetSpec:
     confirm_pairs: Annotated[
         int, Field(ge=0, description="Interleaved re-measurements (A B B A ...) of the winner against the baseline.")
     ] = 4
+    side_by_side: Annotated[
+        bool | None,
+        Field(
+            description="Confirm with winner and baseline on two servers that take turns of seconds, which cancels the "
+            "machine's noise. Needs memory for both; null does so where two fit that hold no GPU."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

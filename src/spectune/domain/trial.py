@@ -51,6 +51,7 @@ class Trial:
     log: the end of the server's log where the trial failed.
     answers: greedy answers to the probe prompts, for comparison with the baseline's.
     cells: cell key -> what was measured.
+    beside: number of the trial on a second server that this one is measured in turns with; None where it is alone.
     started_at, ended_at: seconds since the epoch.
     """
 
@@ -68,6 +69,7 @@ class Trial:
     answers: tuple[Answer, ...] = ()
     cells: Mapping[str, MeasuredCell] = field(default_factory=dict)
     verdict: Verdict | None = None
+    beside: int | None = None
     ended_at: float | None = None
 
     @property

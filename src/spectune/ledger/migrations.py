@@ -91,7 +91,14 @@ def _create(connection: Connection, backend: Backend) -> None:
             connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "campaigns, events, requests", _create),)
+def _nothing(connection: Connection, backend: Backend) -> None:
+    """For new fields of events: their absence in older events is their default."""
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "campaigns, events, requests", _create),
+    Migration(2, "trials side by side; rates; adjustments; sessions", _nothing),
+)
 
 
 def migrate(backend: Backend, steps: Sequence[Migration] = MIGRATIONS) -> None:

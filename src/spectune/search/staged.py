@@ -42,7 +42,7 @@ class Staged:
         explore = next(_explorations(spec, history), None)
         if explore is not None and not _confirming(history) and _affordable(spec, history):
             return _anchor(history) or explore
-        return _confirmation(spec, history) or _stop(explore)
+        return confirmation(spec, history) or _stop(explore)
 
 
 def _stop(left: Proposal | None) -> Stop:
@@ -181,18 +181,23 @@ def _not_reverted(history: History) -> dict[str, float]:
     return {name: score for name, score in scores(history).items() if name not in reverted}
 
 
-def _confirmation(spec: CampaignSpec, history: History) -> Proposal | None:
-    """The next arm of A B B A A B B A ..., so that a steady drift cancels out."""
+def confirmation(spec: CampaignSpec, history: History) -> Proposal | None:
+    """The next pair side by side, or the next arm of A B B A A B B A ..., so that a steady drift cancels out.
+
+    Where two servers did not get on beside each other, the pairs are made one after the other instead.
+    """
     winner = finalist(spec, history)
     if winner is None:
         return None
-    done = [trial for trial in history.finished if trial.purpose is Purpose.CONFIRM]
+    confirming = [trial for trial in history.finished if trial.purpose is Purpose.CONFIRM]
+    done = [trial for trial in confirming if trial.valid or trial.beside is None]
     if len(done) >= 2 * spec.budget.confirm_pairs or any(not trial.valid for trial in done):
         return None
     if len(history.finished) >= spec.budget.trials:
         return None
+    pair = f"confirming, pair {len(done) // 2 + 1} of {spec.budget.confirm_pairs}"
+    if spec.budget.side_by_side and len(done) == len(confirming) and len(done) % 2 == 0:
+        return Proposal(history.baseline, Purpose.CONFIRM, f"{pair}, side by side", beside=winner)
     baseline_turn = len(done) % 4 in {0, 3}
-    pair = len(done) // 2 + 1
     arm = "baseline" if baseline_turn else "winner"
-    reason = f"confirming, pair {pair} of {spec.budget.confirm_pairs}: {arm}"
-    return Proposal(history.baseline if baseline_turn else winner, Purpose.CONFIRM, reason)
+    return Proposal(history.baseline if baseline_turn else winner, Purpose.CONFIRM, f"{pair}: {arm}")
