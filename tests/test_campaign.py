@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spectune.campaign import Campaign, Rooms
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity, Evidence, Exit, Launch, ListenerOwner, Seen, Service
 from spectune.domain.errors import EngineFailure, EngineUnusable, FailureKind, InputError, LedgerError, PortTaken
@@ -20,7 +21,7 @@ from spectune.domain.history import History
 from spectune.domain.knobs import Knob
 from spectune.domain.measurement import Measurement, Outcome
 from spectune.domain.metrics import MetricName
-from spectune.domain.ports import Asked, CampaignRow, Limits, Running, Target
+from spectune.domain.ports import CampaignRow, Limits, Running, Target
 from spectune.domain.spec import BudgetSpec, CampaignSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion, Decision, Verdict

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from spectune.domain.asked import Asked
 from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure, EngineUnusable, InputError
 from spectune.domain.events import (
@@ -26,7 +27,6 @@ from spectune.domain.events import (
 )
 from spectune.domain.history import History
 from spectune.domain.ports import (
-    Asked,
     Clock,
     Deployer,
     Engine,
@@ -272,15 +272,17 @@ class Campaign:
 
     def _asked(self, trial: Trial, launch: Launch, started_after: float) -> Asked:
         baselines = [t for t in self._history.finished if t.valid and t.candidate.id == self._history.baseline.id]
-        warnings = {line for t in baselines if t.deployment for line in t.deployment.seen.warnings}
+        seen = [trial.deployment.seen for trial in baselines if trial.deployment]
         return Asked(
+            service=self._service,
             candidate=trial.candidate,
             baseline=self._history.baseline,
             launch=launch,
             cells=self._spec.cells,
             started_after=started_after,
             baseline_answers=tuple(t.answers for t in baselines if t.answers)[:2],
-            baseline_warnings=tuple(sorted(warnings)),
+            baseline_warnings=tuple(sorted({line for s in seen for line in s.warnings})) if seen else None,
+            baseline_capacity=seen[-1].capacity if seen else None,
         )
 
     def _target(self, launch: Launch, running: Running) -> Target:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypedDict, Unpack
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import (
+    Adjustment,
     Capacity,
     Counters,
     Evidence,
@@ -16,13 +18,14 @@ from spectune.domain.deployment import (
     ListenerOwner,
     Page,
     Seen,
+    Service,
 )
 from spectune.domain.finding import Answer
 from spectune.domain.knobs import Settings
 from spectune.domain.measurement import Acceptance, Measurement, Outcome, Phase, RequestRecord, TokenSource
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, LevelKind, Sampling
-from spectune.verify.asked import Asked, Observed
+from spectune.verify.observed import Observed
 
 URL = "http://127.0.0.1:8080"
 MODEL = "/models/small.gguf"
@@ -32,6 +35,9 @@ DRAFT = Candidate(Speculation(Method.DRAFT, 3, draft_model="/models/draft.gguf")
 NGRAM = Candidate(Speculation(Method.NGRAM, 8, settings={"spec-ngram-simple-size-n": 4}))
 POOL = Candidate(Speculation(Method.NGRAM_POOL, 64))
 DRAFT_FLAGS = ("--spec-type", "draft-simple", "--spec-draft-n-max", "3")
+
+
+SERVICE = Service("llama.cpp", "/bin/server", MODEL, {}, {}, "127.0.0.1", 8080, "small")
 
 
 def launch(*flags: str) -> Launch:
@@ -47,19 +53,20 @@ def asked(
     cells: tuple[Cell, ...] = CELLS,
     longest: int | None = 400,
     baseline_warnings: tuple[str, ...] | None = (),
+    baseline_capacity: Capacity | None = None,
 ) -> Asked:
     if knobs is not None:
         candidate = replace(candidate, knobs=knobs)
     return Asked(
+        service=SERVICE,
         candidate=candidate,
-        baseline_candidate=BASELINE,
+        baseline=BASELINE,
         launch=launch(*flags),
         cells=cells,
         started_after=1000.0,
-        model=MODEL,
-        longest_request=longest,
-        engine="llama.cpp",
+        tokens_per_request=longest,
         baseline_warnings=baseline_warnings,
+        baseline_capacity=baseline_capacity,
     )
 
 
@@ -103,6 +110,7 @@ class _SeenParts(TypedDict, total=False):
     capacity: Capacity
     warnings: tuple[str, ...]
     counters: Counters | None
+    adjustments: tuple[Adjustment, ...]
     invalid_output: str | None
 
 

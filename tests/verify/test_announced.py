@@ -9,7 +9,7 @@ import pytest
 
 from spectune.domain.finding import Status
 from spectune.verify.announced import BENIGN, kind, new_warnings, output_valid, worrying
-from spectune.verify.asked import Observed
+from spectune.verify.observed import Observed
 from tests.verify.builders import BASELINE, EVIDENCE, SEEN, asked, evidence, seen
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer, Status
 from spectune.verify.answers import answers_agree, compare, generates, parting, reference
-from spectune.verify.asked import Asked, Observed, ProbeAnswers
+from spectune.verify.observed import Observed, ProbeAnswers
 from tests.verify.builders import BASELINE, answers, asked, seen
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN

@@ -5,25 +5,29 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import (
+    Adjustment,
     Capacity,
     Counters,
     Evidence,
     Exit,
     Launch,
     ListenerOwner,
+    Meaning,
     Page,
     Seen,
+    Service,
     Translation,
 )
 from spectune.domain.finding import Answer, Status
 from spectune.domain.measurement import Acceptance, Outcome
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, LevelKind, Sampling
-from spectune.verify.asked import Asked, Observed, ProbeAnswers
 from spectune.verify.catalogue import CHECKS
 from spectune.verify.gate import after_measuring, before_measuring, state_of
+from spectune.verify.observed import Observed, ProbeAnswers
 from tests.verify.builders import cell, record
 
 TEXT = st.text(max_size=12)
@@ -38,6 +42,7 @@ LINES = st.lists(TEXT | st.sampled_from(["W n_max", "W threads reset"]), max_siz
 COUNTERS = st.builds(Counters, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, st.lists(WHOLE, max_size=5).map(tuple))
 SEEN = st.builds(
     Seen,
+    adjustments=st.lists(st.builds(Adjustment, TEXT, TEXT, st.sampled_from(Meaning), TEXT), max_size=2).map(tuple),
     speculating=st.none() | st.booleans(),
     method=st.none() | st.sampled_from(Method),
     depth=MAYBE,
@@ -82,14 +87,15 @@ LAUNCH = st.builds(
 )
 ASKED = st.builds(
     Asked,
+    service=st.builds(
+        Service, st.sampled_from(["", "llama.cpp", "vllm"]), TEXT, TEXT, SETTINGS, st.just({}), TEXT, WHOLE, TEXT
+    ),
     candidate=CANDIDATE,
-    baseline_candidate=CANDIDATE,
+    baseline=CANDIDATE,
     launch=LAUNCH,
     cells=st.lists(st.builds(Cell, LEVEL, st.just(Sampling())), max_size=3).map(tuple),
     started_after=NUMBER,
-    model=TEXT,
-    longest_request=MAYBE,
-    engine=st.sampled_from(["", "llama.cpp", "vllm"]),
+    tokens_per_request=MAYBE,
     baseline_warnings=st.none() | LINES,
 )
 ANSWERS = st.lists(

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from spectune.domain.asked import Asked
 from spectune.domain.deployment import Counters
 from spectune.domain.finding import Status
 from spectune.domain.measurement import Acceptance
 from spectune.domain.trial import MeasuredCell
 from spectune.verify import drafting
-from spectune.verify.asked import Asked, Observed
+from spectune.verify.observed import Observed
 from tests.verify.builders import BASELINE, NGRAM, POOL, asked, cell, drafts, loaded, record, seen
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN

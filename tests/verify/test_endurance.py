@@ -8,7 +8,7 @@ from spectune.domain.deployment import Counters, Exit, ListenerOwner
 from spectune.domain.finding import Status
 from spectune.domain.measurement import Outcome
 from spectune.verify import endurance
-from spectune.verify.asked import Observed
+from spectune.verify.observed import Observed
 from tests.verify.builders import asked, cell, evidence, loaded
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN

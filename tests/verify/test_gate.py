@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Method
 from spectune.domain.deployment import Exit, ListenerOwner
 from spectune.domain.finding import Finding, Status, Verification
 from spectune.domain.trial import TrialState
-from spectune.verify.asked import Asked, Observed, ProbeAnswers
 from spectune.verify.gate import after_measuring, before_measuring, on_answers, on_start, state_of
+from spectune.verify.observed import Observed, ProbeAnswers
 from tests.verify.builders import BASELINE, DRAFT, POOL, answers, asked, cell, drafts, evidence, seen
 from tests.verify.test_answers import BASE
 

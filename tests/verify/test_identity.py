@@ -9,8 +9,8 @@ import pytest
 from spectune.domain.deployment import Exit, ListenerOwner, Page
 from spectune.domain.finding import Status
 from spectune.verify import identity
-from spectune.verify.asked import Observed
-from tests.verify.builders import EVIDENCE, MODEL, asked, evidence, seen
+from spectune.verify.observed import Observed
+from tests.verify.builders import EVIDENCE, MODEL, SERVICE, asked, evidence, seen
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN
 SILENT = {"/slots": Page(0, "")}
@@ -82,7 +82,7 @@ def test_model(model_id: str | None, model: str | None, status: Status) -> None:
 
 
 def test_the_id_alone_counts_where_no_path_is_asked() -> None:
-    wanted = replace(asked(), model="")
+    wanted = replace(asked(), service=replace(SERVICE, model=""))
     assert identity.model(wanted, seen(model=None)).status is OK
     assert identity.model(wanted, seen(model="/other")).status is OK
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Capacity, Counters, ListenerOwner, Translation
+from spectune.domain.deployment import Adjustment, Capacity, Counters, ListenerOwner, Meaning, Translation
 from spectune.domain.finding import Status
 from spectune.domain.knobs import KnobValue
 from spectune.verify import settings
-from spectune.verify.asked import Asked, Observed
+from spectune.verify.observed import Observed
 from tests.verify.builders import (
     BASELINE,
     CELLS,
@@ -118,7 +119,7 @@ def test_a_finding_names_only_what_is_wrong() -> None:
 
 
 def test_settings_that_the_baseline_has_too_are_not_asked_to_be_proven() -> None:
-    wanted = replace(asked(knobs={"threads": 1}), baseline_candidate=Candidate(knobs={"threads": 1}))
+    wanted = replace(asked(knobs={"threads": 1}), baseline=Candidate(knobs={"threads": 1}))
     assert settings.settings_effective(wanted, seen()).status is OK
     assert settings.settings_effective(wanted, seen(settings={"threads": 2})).status is VIOLATED
 
@@ -146,19 +147,44 @@ def test_translations(value: int, status: Status) -> None:
     ("capacity", "wanted", "status"),
     [
         (Capacity(8192, 4, 2048), asked(), OK),
-        (Capacity(None, 4, 400), asked(), OK),
-        (Capacity(8192, 3, 2048), asked(), VIOLATED),
-        (Capacity(8192, 4, 399), asked(), VIOLATED),
-        (Capacity(1599, 4, 2048), asked(), UNKNOWN),
-        (Capacity(8192, None, 2048), asked(), UNKNOWN),
-        (Capacity(8192, 4, None), asked(), UNKNOWN),
-        (Capacity(8192, 1, None), asked(), VIOLATED),
-        (Capacity(8192, 4, None), asked(longest=None), OK),
+        (Capacity(None, 4), asked(), OK),
+        (Capacity(8192, 3), asked(), VIOLATED),
+        (Capacity(8192, 3), asked(baseline_capacity=Capacity(8192, 4)), VIOLATED),
+        (Capacity(8192, 3), asked(baseline_capacity=Capacity(8192, None)), VIOLATED),
+        (Capacity(8192, 2), asked(baseline_capacity=Capacity(8192, 3)), OK),
+        (Capacity(8192, 3), asked(BASELINE, ()), OK),
+        (Capacity(1599, 4), asked(), UNKNOWN),
+        (Capacity(8192, None), asked(), UNKNOWN),
+        (Capacity(8192, 4), asked(longest=None), OK),
         (Capacity(), asked(cells=(RATE_CELL,), longest=None), OK),
     ],
 )
 def test_limits(capacity: Capacity, wanted: Asked, status: Status) -> None:
     assert settings.limits(wanted, seen(capacity=capacity)).status is status
+
+
+@pytest.mark.parametrize(
+    ("context", "longest", "status"), [(400, 400, OK), (399, 400, VIOLATED), (None, 400, UNKNOWN), (None, None, OK)]
+)
+def test_fits(context: int | None, longest: int | None, status: Status) -> None:
+    capacity = Capacity(context_per_request=context)
+    assert settings.fits(asked(longest=longest), seen(capacity=capacity)).status is status
+
+
+@pytest.mark.parametrize(
+    ("meanings", "status", "words"),
+    [
+        ((), OK, "no change"),
+        ((Meaning.SAME,), OK, "no change"),
+        ((Meaning.SAME, Meaning.CHANGED), OK, "a1: because"),
+        ((Meaning.CHANGED, Meaning.INVALID), VIOLATED, "a1: because (words)"),
+    ],
+)
+def test_adjustments(meanings: tuple[Meaning, ...], status: Status, words: str) -> None:
+    found = tuple(Adjustment(f"a{n}", "words", meaning, "because") for n, meaning in enumerate(meanings))
+    result = settings.adjustments(asked(), seen(adjustments=found))
+    assert result.status is status
+    assert words in result.seen
 
 
 def test_the_largest_level_counts() -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Counters, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure
@@ -106,30 +107,6 @@ class Deployer(Protocol):
     def sweep(self, marks: str) -> tuple[str, ...]:
         """Ends servers left behind by killed runs whose mark begins with `marks`; names each that was ended."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a deployment is checked against.
-
-    Attributes:
-        candidate, baseline: what should run, and the service as it is.
-        launch: the command line that was used.
-        cells: what will be measured on it.
-        started_after: the process must be younger than this, seconds since the epoch.
-        tokens_per_request: most tokens of one request of the workload, prompt and answer, as far as is known.
-        baseline_answers: the baseline's greedy answers, one run a tuple; two runs tell how much it differs from itself.
-        baseline_warnings: engine warnings that the baseline shows too.
-    """
-
-    candidate: Candidate
-    baseline: Candidate
-    launch: Launch
-    cells: tuple[Cell, ...]
-    started_after: float
-    tokens_per_request: int | None = None
-    baseline_answers: tuple[tuple[Answer, ...], ...] = ()
-    baseline_warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spectune.verify.asked import Asked, Observed
+from spectune.domain.asked import Asked
 from spectune.verify.check import Result, ok, unknown, violated
+from spectune.verify.observed import Observed
 
 SHOWN = 3
 """Warnings quoted in a finding; the rest is counted."""
@@ -70,7 +71,7 @@ def new_warnings(asked: Asked, observed: Observed) -> Result:
     wanted = "no warnings beyond the baseline's"
     if not observed.evidence.log.strip():
         return unknown(wanted, "no log to look for warnings in")
-    lines = worrying(observed.seen.warnings, asked.engine)
+    lines = worrying(observed.seen.warnings, asked.service.engine)
     if asked.is_baseline:
         return ok(wanted, f"{len(lines)} warnings, the service's own" if lines else "no warnings")
     if lines and asked.baseline_warnings is None:

@@ -23,9 +23,10 @@ from statistics import fmean, median
 
 from scipy.stats import binomtest, poisson
 
+from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer
-from spectune.verify.asked import Asked, Observed, ProbeAnswers
 from spectune.verify.check import Result, ok, unknown, violated, worst
+from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.verify.texts import Agreement, Flaw, agreement, flaw
 
 TOLERATED = 1 / 100

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spectune.domain.asked import Asked
 from spectune.verify import announced, answers, drafting, endurance, identity, settings
-from spectune.verify.asked import Asked
 from spectune.verify.check import Check, Stage
 
 
@@ -96,11 +96,30 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="limits-cover-levels",
         stage=Stage.START,
-        asks="Do request slots, context and KV room cover the largest level?",
-        why="Above a limit requests queue or fail; the numbers then tell of the limit, not of the candidate.",
-        violation="fewer requests at a time than users, or less context than the longest request",
-        advice="Raise the limit in the service's settings, or measure smaller levels or shorter answers.",
+        asks="Do request slots and KV room cover the largest level?",
+        why="Above the limit requests queue; a candidate must not make users wait whom the service serves today.",
+        violation="fewer requests at a time than users, where the service as it is has enough",
+        advice="Raise the limit in the service's settings, set min_running_requests, or measure smaller levels.",
         look=settings.limits,
+        blocks=False,
+    ),
+    Check(
+        name="requests-fit",
+        stage=Stage.START,
+        asks="Does the longest request fit?",
+        why="Requests beyond the context fail, and what is left looks fast.",
+        violation="less context for a request than the longest one needs",
+        advice="Raise the context in the service's settings, or cap the workload's answers (max_tokens).",
+        look=settings.fits,
+    ),
+    Check(
+        name="adjustments-allowed",
+        stage=Stage.START,
+        asks="Did the server change settings by itself, and is it still the candidate?",
+        why="Engines replace settings that they don't like and go on; the numbers then belong to something else.",
+        violation="an adjustment by which something else runs than was asked",
+        advice="Ask for what the engine can do; the finding says what it did instead.",
+        look=settings.adjustments,
     ),
     Check(
         name="output-valid",

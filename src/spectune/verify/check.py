@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spectune.domain.asked import Asked
 from spectune.domain.finding import Finding, Status
-from spectune.verify.asked import Asked, Observed
+from spectune.verify.observed import Observed
 
 
 class Stage(StrEnum):

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Method
 from spectune.domain.trial import MeasuredCell
-from spectune.verify.asked import Asked, Observed
 from spectune.verify.check import Result, ok, unknown, violated, worst
+from spectune.verify.observed import Observed
 
 ENOUGH_DRAFTS = 50
 """With fewer drafts nothing is said about a draft head."""

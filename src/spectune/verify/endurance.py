@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import fields
 from itertools import pairwise
 
+from spectune.domain.asked import Asked
 from spectune.domain.deployment import Counters
 from spectune.domain.measurement import Outcome
-from spectune.verify.asked import Asked, Observed
 from spectune.verify.check import Result, ok, unknown, violated, worst
 from spectune.verify.identity import alive
+from spectune.verify.observed import Observed
 
 MOST_FAILED = 0.01
 """Largest share of requests that may fail."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from spectune.domain.finding import Finding, Status, Verification
+from spectune.domain.asked import Asked
+from spectune.domain.deployment import Evidence, Seen
+from spectune.domain.finding import Answer, Finding, Status, Verification
 from spectune.domain.trial import MeasuredCell, TrialState
-from spectune.verify.asked import Asked, Observed, ProbeAnswers
 from spectune.verify.catalogue import CHECKS
 from spectune.verify.check import Stage
+from spectune.verify.observed import Observed, ProbeAnswers
 
 
 def on_start(asked: Asked, observed: Observed) -> Verification:
@@ -62,3 +64,18 @@ def state_of(verification: Verification) -> tuple[TrialState, str]:
 
 def _reason(finding: Finding) -> str:
     return f"{finding.check}: {finding.seen}"
+
+
+class Gate:
+    """The verification room behind its port (domain.ports.Verifier)."""
+
+    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
+        runs = asked.baseline_answers
+        probes = ProbeAnswers(answers, runs[0] if runs else (), runs[1] if len(runs) > 1 else None)
+        return before_measuring(asked, Observed(evidence, seen), (probes,))
+
+    def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
+        return after_measuring(asked, Observed(evidence, seen), cells)
+
+    def state(self, verification: Verification) -> tuple[TrialState, str]:
+        return state_of(verification)

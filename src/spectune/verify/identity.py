@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 
+from spectune.domain.asked import Asked
 from spectune.domain.deployment import ListenerOwner
-from spectune.verify.asked import Asked, Observed
 from spectune.verify.check import Result, ok, unknown, violated, worst
+from spectune.verify.observed import Observed
 
 START_SLACK_S = 2.0
 """A kernel derives a process's start from its boot time in whole clock ticks; both may be off by about a second."""
@@ -70,12 +71,12 @@ def _model_id(asked: Asked, observed: Observed) -> Result:
 
 def _model_path(asked: Asked, observed: Observed) -> Result:
     seen = observed.seen.model
-    if not asked.model:
+    if not asked.service.model:
         return ok("", f"model {seen}" if seen else "")
-    wanted = f"model {asked.model}"
+    wanted = f"model {asked.service.model}"
     if seen is None:
         return unknown(wanted, "the server does not say which model file it loaded")
-    return ok(wanted, f"model {seen}") if _same_model(asked.model, seen) else violated(wanted, f"model {seen}")
+    return ok(wanted, f"model {seen}") if _same_model(asked.service.model, seen) else violated(wanted, f"model {seen}")
 
 
 def _same_model(asked: str, seen: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Method
+from spectune.domain.deployment import Capacity, Meaning
+from spectune.domain.finding import Status
 from spectune.domain.knobs import KnobValue
 from spectune.verify.announced import worrying
 from spectune.verify.arguments import depth_given, given, mentions, method_given, same
-from spectune.verify.asked import Asked, Observed
 from spectune.verify.check import Result, ok, unknown, violated, worst
+from spectune.verify.observed import Observed
 
 BY_ARGUMENT = "not read back; passed on the command line of our process, and no warning about it"
 DEPTH_WORDS = ("n_max", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-steps", "draft size")
@@ -61,7 +64,7 @@ def speculation_depth(asked: Asked, observed: Observed) -> Result:
 
 def settings_effective(asked: Asked, observed: Observed) -> Result:
     """Every setting of the candidate against what is read back; the rest against the command line."""
-    changed = asked.candidate.changes_from(asked.baseline_candidate)
+    changed = asked.candidate.changes_from(asked.baseline)
     told = {name: value for name, value in asked.settings.items() if name in changed or name in observed.seen.settings}
     if not told:
         return ok("the service's own settings", "the candidate changes none of them")
@@ -98,7 +101,7 @@ def _translation(asked: Asked, name: str, value: KnobValue, seen: KnobValue) -> 
 
 
 def _questioned(asked: Asked, observed: Observed, *names: str) -> bool:
-    lines = worrying(observed.seen.warnings, asked.engine)
+    lines = worrying(observed.seen.warnings, asked.service.engine)
     return any(mentions(line, name) for line in lines for name in names)
 
 
@@ -107,14 +110,20 @@ def _source(observed: Observed, key: str) -> str:
     return f" ({source})" if source else ""
 
 
+def fits(asked: Asked, observed: Observed) -> Result:
+    """Context of a request against the longest one."""
+    if asked.tokens_per_request is None:
+        return ok("no known longest request", "nothing to compare")
+    return _at_least(observed.seen.capacity.context_per_request, asked.tokens_per_request, "tokens for one request")
+
+
 def limits(asked: Asked, observed: Observed) -> Result:
-    """Slots, context of a request, and KV room, against the largest level."""
-    capacity, users, longest = observed.seen.capacity, asked.most_users, asked.longest_request
+    """Requests at a time and KV room, against the largest level. Requests beyond them queue, in production as here:
+    that is a price of the candidate unless the service as it is pays it too."""
+    capacity, users, longest = observed.seen.capacity, asked.most_users, asked.tokens_per_request
     parts: list[Result] = []
     if users:
-        parts.append(_at_least(capacity.max_running, users, "requests at a time"))
-    if longest is not None:
-        parts.append(_at_least(capacity.context_per_request, longest, "tokens for one request"))
+        parts.append(_running(asked, capacity, users))
     if users and longest is not None and capacity.kv_tokens is not None and capacity.kv_tokens < users * longest:
         parts.append(
             unknown(
@@ -123,6 +132,30 @@ def limits(asked: Asked, observed: Observed) -> Result:
             )
         )
     return worst(parts or [ok("no fixed number of users", "nothing to compare")])
+
+
+def _running(asked: Asked, capacity: Capacity, users: int) -> Result:
+    found = _at_least(capacity.max_running, users, "requests at a time")
+    if found.status is not Status.VIOLATED:
+        return found
+    queued = f"{capacity.max_running} requests at a time; the others queue"
+    before = asked.baseline_capacity.max_running if asked.baseline_capacity else None
+    if asked.is_baseline:
+        return ok(found.asked, f"{queued}, as the service does today")
+    if before is not None and before < users:
+        return ok(found.asked, f"{queued}, as in the service today with its {before}")
+    return violated(found.asked, queued)
+
+
+def adjustments(asked: Asked, observed: Observed) -> Result:
+    """What the server says that it changed by itself."""
+    wanted = "what is asked, or its equivalent by name"
+    found = observed.seen.adjustments
+    broken = [a for a in found if a.meaning is Meaning.INVALID]
+    if broken:
+        return violated(wanted, "; ".join(f"{a.name}: {a.because} ({a.text})" for a in broken))
+    told = "; ".join(f"{a.name}: {a.because}" for a in found if a.meaning is Meaning.CHANGED)
+    return ok(wanted, told or "no change of meaning")
 
 
 def _at_least(have: int | None, need: int, what: str) -> Result:

@@ -1,0 +1,54 @@
+"""What was observed of a deployment, the other side of every check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spectune.domain.deployment import Evidence, ListenerOwner, Seen
+from spectune.domain.finding import Answer
+from spectune.domain.trial import MeasuredCell
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeAnswers:
+    """Greedy answers to the same probe prompts.
+
+    Attributes:
+        candidate: of the deployment under test.
+        baseline: of the baseline; empty while they are not known (and for the baseline itself).
+        floor: of the baseline, asked a second time: how much it differs from itself. None where this was not done.
+        users: requests in flight while asking.
+    """
+
+    candidate: tuple[Answer, ...]
+    baseline: tuple[Answer, ...] = ()
+    floor: tuple[Answer, ...] | None = None
+    users: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known of a deployment at one stage.
+
+    Attributes:
+        evidence: raw.
+        seen: what the engine adapter read from it.
+        answers: probe answers, one entry per load they were asked at.
+        cells: cell key -> what was measured.
+    """
+
+    evidence: Evidence
+    seen: Seen
+    answers: tuple[ProbeAnswers, ...] = ()
+    cells: Mapping[str, MeasuredCell] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> bool:
+        """Whether the launch's command line is known to be that of the process which answers."""
+        return self.evidence.listener is ListenerOwner.OURS and self.evidence.exit is None
+
+    @property
+    def responds(self) -> bool:
+        """Whether any page was answered, with whatever status."""
+        return any(page.status != 0 for page in self.evidence.pages.values())
