@@ -42,6 +42,7 @@ from spectune.domain.ports import (
     Strategy,
     Target,
     Verifier,
+    launch_of,
 )
 from spectune.domain.redaction import redact, redact_text
 from spectune.domain.spec import CampaignSpec
@@ -194,7 +195,7 @@ class Campaign:
     @contextmanager
     def _deployed(self, number: int, service: Service) -> Iterator[_Arm]:
         trial = self._history.trials[number]
-        launch = self._rooms.engine.launch(service, trial.candidate)
+        launch = launch_of(self._rooms.engine, service, trial.candidate)
         load_average = self._rooms.load_average()
         asked = self._asked(trial, launch, self._rooms.clock.now())
         with self._rooms.deployer.deploy(launch, f"{self._id}.{number}.{trial.attempt}") as running:

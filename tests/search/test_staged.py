@@ -6,7 +6,7 @@ import pytest
 
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.ports import Proposal, Stop
-from spectune.domain.spec import BudgetSpec, SearchSpec, SpeculationSpace
+from spectune.domain.spec import BudgetSpec, CandidateSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Decision
 from spectune.search import Staged
@@ -128,6 +128,20 @@ def test_the_incumbent_is_measured_again_after_three_others() -> None:
     assert (anchor.purpose, anchor.candidate) == (Purpose.ANCHOR, BASELINE)
     story.trial(BASELINE, Purpose.ANCHOR)
     assert candidate_after(story, search=SearchSpec(speculation=(space,))) == draft(4)
+
+
+def test_candidates_of_the_file_are_tried_first_and_all() -> None:
+    named = (CandidateSpec(Method.NGRAM, 4, knobs={"env.X": 1}), CandidateSpec(Method.NGRAM, 8))
+    search = SearchSpec(candidates=named)
+    story = Story().baselines()
+    first = next_of(story, search=search)
+    assert first is not None
+    assert (first.candidate.label, first.candidate.environment) == ("ngram k=4, env.X=1", {"X": "1"})
+    story.trial(first.candidate, decided=REVERT)
+    second = next_of(story, search=search)
+    assert second is not None
+    assert second.candidate.label == "ngram k=8"
+    assert next_of(story.trial(second.candidate, decided=REVERT), search=search) is None
 
 
 def test_confirmation_alternates_and_ends() -> None:

@@ -164,6 +164,23 @@ def test_limits(capacity: Capacity, wanted: Asked, status: Status) -> None:
 
 
 @pytest.mark.parametrize(
+    ("variables", "listener", "status"),
+    [
+        ({"X": "1"}, ListenerOwner.OURS, OK),
+        ({}, ListenerOwner.OURS, UNKNOWN),
+        ({"X": "1"}, ListenerOwner.FOREIGN, UNKNOWN),
+    ],
+)
+def test_variables_are_known_of_our_own_process(
+    variables: dict[str, str], listener: ListenerOwner, status: Status
+) -> None:
+    plain = asked(knobs={"env.X": 1})
+    wanted = replace(plain, launch=replace(plain.launch, env=variables))
+    observed = Observed(replace(EVIDENCE, listener=listener), SEEN)
+    assert settings.settings_effective(wanted, observed).status is status
+
+
+@pytest.mark.parametrize(
     ("context", "longest", "status"), [(400, 400, OK), (399, 400, VIOLATED), (None, 400, UNKNOWN), (None, None, OK)]
 )
 def test_fits(context: int | None, longest: int | None, status: Status) -> None:

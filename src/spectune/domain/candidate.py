@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from spectune.domain.knobs import KnobValue, Settings
+
+ENV = "env."
+"""Prefix of knobs that are variables of the server's environment."""
 
 
 class Method(StrEnum):
@@ -83,6 +86,17 @@ class Candidate:
             "knobs": dict(self.knobs),
         }
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables of the server's environment: the knobs named "env.NAME"."""
+        named = {name: value for name, value in self.knobs.items() if name.startswith(ENV)}
+        return {name.removeprefix(ENV): _shown(value) for name, value in named.items()}
+
+    @property
+    def without_environment(self) -> Candidate:
+        """The candidate as the command line tells it."""
+        return replace(self, knobs={name: value for name, value in self.knobs.items() if not name.startswith(ENV)})
 
     @property
     def label(self) -> str:

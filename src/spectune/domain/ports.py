@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spectune.domain.asked import Asked
@@ -215,6 +215,16 @@ class Verifier(Protocol):
     def state(self, verification: Verification) -> tuple[TrialState, str]:
         """How the trial ends, and why: INVALID by the first blocking violation, UNKNOWN by what could not be told."""
         ...
+
+
+def launch_of(engine: Engine, service: Service, candidate: Candidate) -> Launch:
+    """The launch of a candidate, its variables in the environment.
+
+    Raises:
+        InputError: as Engine.launch.
+    """
+    with_variables = replace(service, env={**service.env, **candidate.environment})
+    return engine.launch(with_variables, candidate.without_environment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,24 @@ class SpeculationSpace:
 
 
 @dataclass(frozen=True, slots=True)
+class CandidateSpec:
+    """One candidate, spelled out."""
+
+    __pydantic_config__ = _STRICT
+
+    method: Annotated[Method, Field(description="How drafts are made; 'none' for none.")] = Method.NONE
+    depth: Annotated[int, Field(ge=0, description="Depth k; 0 exactly with method 'none'.")] = 0
+    topk: Annotated[PositiveInt, Field(description="Branches per drafted position; 1 is a chain.")] = 1
+    draft_model: Annotated[str | None, Field(description="As in search.speculation.")] = None
+    settings: Annotated[Mapping[str, KnobValue], Field(description="Settings of the method.")] = field(
+        default_factory=dict
+    )
+    knobs: Annotated[Mapping[str, KnobValue], Field(description="Other settings; 'env.NAME' is a variable.")] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class SearchSpec:
     """What may be changed."""
 
@@ -83,8 +101,14 @@ class SearchSpec:
     speculation: Annotated[tuple[SpeculationSpace, ...], Field(description="Speculation methods to try.")] = ()
     knobs: Annotated[
         Mapping[str, tuple[KnobValue, ...]],
-        Field(description="Other settings: flag -> values to try. Each is tried on the incumbent, one at a time."),
+        Field(
+            description="Other settings: flag -> values to try. Each is tried on the incumbent, one at a time. "
+            "'env.NAME' is a variable of the server's environment."
+        ),
     ] = field(default_factory=dict)
+    candidates: Annotated[
+        tuple[CandidateSpec, ...], Field(description="Candidates spelled out; all are tried, before the methods.")
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.history import History
 from spectune.domain.knobs import KnobValue
 from spectune.domain.ports import Proposal, Stop
-from spectune.domain.spec import CampaignSpec, SpeculationSpace
+from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision
 
@@ -69,6 +69,10 @@ def _affordable(spec: CampaignSpec, history: History) -> bool:
 
 def _explorations(spec: CampaignSpec, history: History) -> Iterator[Proposal]:
     tried = {trial.candidate.id: trial for trial in history.finished}
+    for spelled in spec.search.candidates:
+        candidate = spelled_out(history.baseline, spelled)
+        if candidate.id not in tried:
+            yield Proposal(candidate, Purpose.EXPLORE, "named in the campaign file")
     base = _best_without_drafts(spec, history)
     for name, values in spec.search.knobs.items():
         for value in values:
@@ -123,6 +127,12 @@ def at_depth(base: Candidate, space: SpeculationSpace, depth: int) -> Candidate:
         return replace(base, speculation=Speculation())
     speculation = Speculation(space.method, depth, draft_model=space.draft_model, settings=dict(space.settings))
     return replace(base, speculation=speculation)
+
+
+def spelled_out(base: Candidate, spelled: CandidateSpec) -> Candidate:
+    """A candidate of the campaign file, on the service as it is."""
+    speculation = Speculation(spelled.method, spelled.depth, spelled.topk, spelled.draft_model, dict(spelled.settings))
+    return Candidate(speculation, {**base.knobs, **spelled.knobs})
 
 
 def scores(history: History) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spectune.domain.asked import Asked
-from spectune.domain.candidate import Method
+from spectune.domain.candidate import ENV, Method
 from spectune.domain.deployment import Capacity, Meaning
 from spectune.domain.finding import Status
 from spectune.domain.knobs import KnobValue
@@ -73,6 +73,11 @@ def settings_effective(asked: Asked, observed: Observed) -> Result:
 
 def _setting(asked: Asked, observed: Observed, name: str, value: KnobValue) -> Result:
     wanted, seen = f"{name}={value}", observed.seen.settings.get(name)
+    if name.startswith(ENV):
+        passed_on = asked.launch.env.get(name.removeprefix(ENV)) == asked.candidate.environment[name.removeprefix(ENV)]
+        if observed.ours and passed_on:
+            return ok(wanted, f"{name}: in the environment of our process")
+        return unknown(wanted, f"{name} is not known to be in the environment of the process that answers")
     if seen is not None:
         shown = f"{name}={seen}{_source(observed, name)}"
         if same(value, seen):
