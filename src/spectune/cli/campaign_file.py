@@ -5,22 +5,25 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import os
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from spectune.domain.errors import InputError
-from spectune.domain.spec import CampaignSpec
+from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
+from spectune.domain.workload import source_with_paths
 
 _ADAPTER: TypeAdapter[CampaignSpec] = TypeAdapter(CampaignSpec)
 
 _Path = tuple[str | int, ...]
+_Drafting = TypeVar("_Drafting", SpeculationSpace, CandidateSpec)
 
 
 def load(path: Path) -> CampaignSpec:
@@ -70,18 +73,27 @@ def schema() -> str:
 
 
 def _with_paths(spec: CampaignSpec, folder: Path) -> CampaignSpec:
-    def absolute(value: str, names: Sequence[str] = ("builtin",)) -> str:
-        return value if value in names else str((folder / Path(value).expanduser()).resolve())
+    """Paths relative to the campaign file made absolute. Links are kept: the python of a virtual environment is one."""
+
+    def absolute(value: str) -> str:
+        return os.path.abspath(folder / Path(value).expanduser())
+
+    def model(value: str) -> str:
+        on_a_hub = spec.service.engine != "llama.cpp" and value.count("/") == 1 and value[0] not in "./~"
+        return value if value == "builtin" or (on_a_hub and not Path(absolute(value)).exists()) else absolute(value)
+
+    def drafting(space: _Drafting) -> _Drafting:
+        return dataclasses.replace(space, draft_model=space.draft_model and model(space.draft_model))
 
     service = spec.service
     binary = absolute(service.binary) if "/" in service.binary else service.binary
-    service = dataclasses.replace(service, model=absolute(service.model), binary=binary)
-    spaces = tuple(
-        dataclasses.replace(space, draft_model=space.draft_model and absolute(space.draft_model))
-        for space in spec.search.speculation
+    service = dataclasses.replace(service, model=model(service.model), binary=binary)
+    search = dataclasses.replace(
+        spec.search,
+        speculation=tuple(map(drafting, spec.search.speculation)),
+        candidates=tuple(map(drafting, spec.search.candidates)),
     )
-    search = dataclasses.replace(spec.search, speculation=spaces)
-    workload = dataclasses.replace(spec.workload, source=absolute(spec.workload.source))
+    workload = dataclasses.replace(spec.workload, source=source_with_paths(spec.workload.source, absolute))
     return dataclasses.replace(spec, service=service, search=search, workload=workload)
 
 

@@ -42,6 +42,46 @@ class PortTaken(HostError):
     """Another program already listens where the engine should."""
 
 
+class HostUnreachable(HostError):
+    """No connection to the host could be made. Nothing was run on it."""
+
+
+class HostKeyRefused(HostUnreachable):
+    """The host's key is unknown, or another one than before."""
+
+
+class LoginRefused(HostUnreachable):
+    """The host does not let the user in without asking for something, or not at all."""
+
+
+class HostBusy(HostUnreachable):
+    """The connection carries no further command now. Nothing was run."""
+
+
+class HostLost(HostError):
+    """The connection broke while a command ran: it may have done all, some or nothing of its work."""
+
+
+class CommandFailed(HostError):
+    """A command ran on the host and ended with an error."""
+
+
+class CommandTimedOut(HostError):
+    """A command took longer than it was given, and was ended."""
+
+
+class SudoRefused(HostError):
+    """The login may not become root, or the password was wrong. Nothing was run."""
+
+
+class AccessDenied(HostError):
+    """The login may not read or write a file."""
+
+
+class DiskFull(HostError):
+    """The host's disk, or the user's share of it, has no room."""
+
+
 class FailureKind(StrEnum):
     """Why an engine did not serve; each engine adapter reads these from its own log."""
 

@@ -41,9 +41,7 @@ class Forecast:
 class Forecaster(Protocol):
     """Predicts from what was measured. Depends on its arguments alone."""
 
-    def forecast(
-        self, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]
-    ) -> Mapping[str, Forecast]:
+    def forecast(self, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]) -> Mapping[str, Forecast]:
         """Candidate id -> forecast; candidates about which nothing can be said are absent. Never raises on any history
         that was measured, however odd its numbers."""
         ...

@@ -53,7 +53,7 @@ class RequestRecord:
         prompt_id, domain: of the prompt.
         outcome, detail: how it ended; detail is for people.
         phase: warm-up, steady or drain.
-        due_ns: when it should have left (equals sent_ns in a closed loop).
+        due_ns: when it should have left: by the schedule in an open loop, when it was sent in a closed one.
         sent_ns: when its last byte was handed to the socket.
         first_ns, last_ns: first and last chunk with output; None where there was none.
         end_ns: response over.
@@ -103,7 +103,46 @@ class RequestRecord:
 
     @property
     def ttft_s(self) -> float | None:
-        return None if self.first_ns is None else (self.first_ns - self.sent_ns) / 1e9
+        """Seconds from when the request was due to its first output.
+
+        A generator that is late sends late exactly when the server is slow; counted from the sending, the wait of its
+        users would be lost (coordinated omission).
+        """
+        return None if self.first_ns is None else (self.first_ns - self.due_ns) / 1e9
+
+    @property
+    def latency_s(self) -> float | None:
+        """Seconds from when the request was due to its last output."""
+        return None if self.last_ns is None else (self.last_ns - self.due_ns) / 1e9
+
+    @property
+    def lateness_s(self) -> float | None:
+        """Seconds by which the load generator sent it late, connecting included; None where it was never sent."""
+        return max(0, self.sent_ns - self.due_ns) / 1e9 if self.sent_ns else None
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """What a request must keep to be a good one; None is no bound.
+
+    Attributes:
+        ttft_s: most seconds to the first token.
+        tpot_s: most seconds per output token. An answer of one token has none and keeps it.
+    """
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+
+    def is_met(self, record: RequestRecord) -> bool:
+        """Whether a request was served within the bounds. What is not known is not met."""
+        if record.outcome is not Outcome.OK or record.ttft_s is None:
+            return False
+        if self.ttft_s is not None and record.ttft_s > self.ttft_s:
+            return False
+        if self.tpot_s is None:
+            return True
+        speed = record.speed_tok_s
+        return record.output_tokens is not None and (speed is None or 1 / speed <= self.tpot_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ class MetricName(StrEnum):
     PER_USER_SPEED = "per_user_tok_s"
     AGGREGATE_SPEED = "aggregate_tok_s"
     REQUEST_RATE = "requests_s"
+    GOODPUT = "goodput_requests_s"
     CHUNK_GAP = "chunk_gap_s"
     ACCEPT_LENGTH = "accept_length"
 
@@ -49,7 +50,8 @@ METRICS: dict[MetricName, Metric] = {
             MetricName.TTFT,
             "time to first token",
             "s",
-            "first output token received - request sent; reasoning and tool calls are output, role-only chunks are not",
+            "first output token received - request due (in a closed loop: sent); reasoning and tool calls are output, "
+            "role-only chunks are not",
             False,
         ),
         Metric(MetricName.TTFT_P50, "time to first token, median", "s", "half of the requests were faster", False),
@@ -65,7 +67,13 @@ METRICS: dict[MetricName, Metric] = {
             MetricName.TPOT_P50, "time per output token, median", "s/token", "half of the requests were faster", False
         ),
         Metric(MetricName.TPOT_P99, "time per output token, p99", "s/token", "99 of 100 requests were faster", False),
-        Metric(MetricName.LATENCY, "request latency", "s", "last output received - request sent", False),
+        Metric(
+            MetricName.LATENCY,
+            "request latency",
+            "s",
+            "last output received - request due (in a closed loop: sent)",
+            False,
+        ),
         Metric(
             MetricName.PER_USER_SPEED,
             "per-user speed",
@@ -81,6 +89,13 @@ METRICS: dict[MetricName, Metric] = {
             True,
         ),
         Metric(MetricName.REQUEST_RATE, "requests finished", "req/s", "requests finished in the window / window", True),
+        Metric(
+            MetricName.GOODPUT,
+            "goodput",
+            "req/s",
+            "requests due in the window that were served within the stated TTFT and TPOT / window",
+            True,
+        ),
         Metric(
             MetricName.CHUNK_GAP,
             "chunk gap",

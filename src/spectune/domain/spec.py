@@ -118,7 +118,11 @@ class WorkloadSpec:
     __pydantic_config__ = _STRICT
 
     source: Annotated[
-        str, Field(description="'builtin', or a file of conversations: JSON lines (messages or prompt), or ShareGPT.")
+        str,
+        Field(
+            description="'builtin', 'agentic', 'synthetic:...', 'repetitive', or a file of conversations or a trace; "
+            "docs/workloads.md lists them all."
+        ),
     ] = "builtin"
     domains: Annotated[tuple[str, ...], Field(description="Take only these domains; empty takes all.")] = ()
     max_tokens: Annotated[PositiveInt | None, Field(description="Overrides the cap on every answer.")] = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -35,7 +36,7 @@ class Prompt:
         session: prompts of one session are sent one after the other, each when the one before has been answered;
             "" is a session of its own.
         think_s: pause before this prompt once the one before it in the session has been answered, seconds.
-        due_s: arrival in a recorded trace, seconds from its start; None where there is no trace.
+        due_s: arrival in a recorded trace, seconds from the first prompt of the lane; None where there is no trace.
         fixed_length: end exactly at max_tokens (ignore_eos), because a recorded length is to be reproduced.
         extra: further fields of the request body ("tools", "response_format").
     """
@@ -157,6 +158,10 @@ class Cell:
         )
 
 
+ENDLESS = 1_000_000_000
+"""Stands for the number of prompts of a source that makes them as they are needed."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
     """What the ledger keeps of a workload.
@@ -164,7 +169,7 @@ class WorkloadInfo:
     Attributes:
         name: "builtin" or the file it came from.
         sha256: of everything that determines the prompts and their order.
-        prompts: distinct prompts it can deal.
+        prompts: distinct prompts it can deal; ENDLESS where they are made as they are needed.
         domains: domain -> number of distinct prompts.
         notes: what a reader must know ("12 bad lines skipped: 4, 9, ...").
     """
@@ -174,3 +179,39 @@ class WorkloadInfo:
     prompts: int
     domains: Mapping[str, int]
     notes: tuple[str, ...] = ()
+
+    @property
+    def amount(self) -> str:
+        """How many prompts there are, in words."""
+        if self.prompts >= ENDLESS:
+            return "as many prompts as needed"
+        return f"{self.prompts} prompt{'s' * (self.prompts != 1)}"
+
+
+MADE_SOURCES = ("builtin", "agentic", "repetitive", "synthetic")
+"""Workloads that need no file."""
+
+FILE_FORMATS = ("jsonl", "sharegpt", "mooncake", "azure", "burstgpt")
+"""Formats of workload files, as written in front of a path."""
+
+_FILE_OF_LENGTHS = re.compile(r"file\(([^)]*)\)")
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """A workload's source as written -> (kind, rest).
+
+    The kind is one of MADE_SOURCES with its options as rest, one of FILE_FORMATS with a path as rest, or "" with the
+    path of a file whose format is to be found out.
+    """
+    kind, colon, rest = source.partition(":")
+    if kind in MADE_SOURCES or (colon and kind in FILE_FORMATS):
+        return kind, rest
+    return "", source
+
+
+def source_with_paths(source: str, absolute: Callable[[str], str]) -> str:
+    """The same source with every path in it replaced by what `absolute` makes of it."""
+    kind, rest = split_source(source)
+    if kind in MADE_SOURCES:
+        return _FILE_OF_LENGTHS.sub(lambda found: f"file({absolute(found[1].strip())})", source)
+    return f"{kind}:{absolute(rest)}" if kind else absolute(rest)

@@ -239,7 +239,7 @@ def _provenance(data: ReportData) -> Iterator[str]:
         "model": data.model,
         "host": f"{hw.hostname}: {', '.join(part for part in machine if part)}",
         "load average": load,
-        "workload": f"{p.workload.name}, {words.plural(p.workload.prompts, 'prompt')}, SHA-256 {p.workload.sha256}",
+        "workload": f"{p.workload.name}, {p.workload.amount}, SHA-256 {p.workload.sha256}",
         **{f"{role}, SHA-256": digest for role, digest in p.files.items()},
         "spectune": p.spectune,
     }

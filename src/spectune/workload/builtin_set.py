@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from string import Template
 from typing import Any
@@ -106,6 +107,7 @@ def builtin_source(domains: Sequence[str] = (), max_tokens: int | None = None, s
     return BuiltinSource(tuple(domains) or DOMAINS, max_tokens, seed)
 
 
+@cache
 def _load(domain: str) -> tuple[_Item, ...]:
     text = resources.files("spectune.workload").joinpath("builtin", f"{domain}.yaml").read_text(encoding="utf-8")
     document: dict[str, Any] = yaml.safe_load(text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 
+from spectune.domain.errors import InputError
 from spectune.domain.workload import Prompt
 
 
@@ -20,11 +21,6 @@ def take_turns(by_domain: Mapping[str, Iterator[Prompt]]) -> Iterator[Prompt]:
                 yield prompt
 
 
-def every_nth(prompts: Sequence[Prompt], lane: int, lanes: int) -> Iterator[Prompt]:
-    """Every `lanes`-th prompt, beginning with number `lane`."""
-    yield from prompts[lane::lanes]
-
-
 def rotation(items: int, lane: int, lanes: int) -> Iterator[tuple[int, int]]:
     """Visits (item, variant) pairs for one lane; lanes never share a pair.
 
@@ -35,3 +31,17 @@ def rotation(items: int, lane: int, lanes: int) -> Iterator[tuple[int, int]]:
     for turn in count():
         for step in range(items):
             yield (start + step) % items, lane + turn * lanes
+
+
+def check_lane(lane: int, lanes: int) -> None:
+    """Raises ValueError when there is no such lane."""
+    if not 0 <= lane < lanes:
+        raise ValueError(f"lane {lane} of {lanes}")
+
+
+def check_domains(asked: Sequence[str], present: Collection[str]) -> None:
+    """Raises InputError when the workload lacks a domain."""
+    for domain in asked:
+        if domain not in present:
+            there = ", ".join(sorted(present))
+            raise InputError(f"workload.domains: this workload has no domain {domain!r}", f"There are: {there}.")

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spectune.domain.ports import PromptSource
-from spectune.domain.workload import Message, Prompt, WorkloadInfo
+from spectune.domain.workload import Prompt, WorkloadInfo
 
 
 class WithNonce:
-    """Deals another source's prompts with a line in front of the first message that no earlier run has sent."""
+    """Deals another source's prompts with a line in front of the first message that no earlier run has sent.
+
+    Prefixes that prompts are meant to share stay shared: the prompts of a session get the same line, and so do all
+    prompts of a trace.
+    """
 
     def __init__(self, source: PromptSource, nonce: str) -> None:
         self._source = source
@@ -18,11 +22,18 @@ class WithNonce:
 
     @property
     def info(self) -> WorkloadInfo:
-        note = "each prompt begins with a nonce, so that no prefix cache knows it"
+        note = "each prompt begins with a nonce, so that no prefix cache knows it from an earlier run"
         return replace(self._source.info, notes=(*self._source.info.notes, note))
 
     def deal(self, lane: int, lanes: int) -> Iterator[Prompt]:
         for prompt in self._source.deal(lane, lanes):
             first, *rest = prompt.messages
-            marked = Message(first.role, f"[{self._nonce}-{prompt.id}]\n{first.content}")
+            marked = replace(first, content=f"[{self._nonce}{_own(prompt)}]\n{first.content}")
             yield replace(prompt, messages=(marked, *rest))
+
+
+def _own(prompt: Prompt) -> str:
+    """What tells this prompt's line from those of the same run."""
+    if prompt.due_s is not None:
+        return ""
+    return f"-{prompt.session or prompt.id}"

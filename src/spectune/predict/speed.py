@@ -1,0 +1,230 @@
+"""Forecasts of speed for every depth and cell, from one to a few trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, median
+
+import numpy as np
+
+from spectune.domain.candidate import Candidate
+from spectune.domain.deployment import Capacity
+from spectune.domain.estimate import Estimate, Ratio
+from spectune.domain.forecast import Forecast
+from spectune.domain.history import History
+from spectune.domain.metrics import MetricName
+from spectune.domain.spec import CampaignSpec
+from spectune.domain.trial import Trial
+from spectune.domain.verdict import Decision
+from spectune.predict.acceptance import Counted
+from spectune.predict.fit import Floats, Prediction
+from spectune.predict.model import SpeedModel, fit_speed
+from spectune.predict.points import (
+    Family,
+    Point,
+    Speed,
+    batch_in,
+    counts,
+    drafting_share,
+    family_of,
+    group_of,
+    scatter_of,
+    speeds,
+)
+from spectune.predict.room import interpolated
+
+Room = Callable[[CampaignSpec, History, Candidate], Capacity | None]
+"""What a candidate's capacity will be; None where nothing can be said."""
+
+
+class SpeedForecaster:
+    """Forecasts per-user and aggregate speed; a `Forecaster`.
+
+    Trials on two servers at a time are not used: they share the machine. Only candidates whose other knobs equal those of measured trials are forecast, and only methods with at least one
+    valid trial; no speculation is forecast as soon as anything was measured. See `predict.model` for the model.
+    """
+
+    def __init__(self, room: Room = interpolated) -> None:
+        self._room = room
+
+    def forecast(self, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]) -> Mapping[str, Forecast]:
+        found: dict[str, Forecast] = {}
+        asked = list(candidates)
+        for knobs in {tuple(sorted(c.knobs.items())): None for c in asked}:
+            alike = [c for c in asked if tuple(sorted(c.knobs.items())) == knobs]
+            trials = [
+                trial
+                for trial in history.finished
+                if trial.valid and trial.beside is None and tuple(sorted(trial.candidate.knobs.items())) == knobs
+            ]
+            seen = speeds(trials)
+            if seen:
+                found |= _Outcome(spec, history, trials, seen, self._room).forecasts(alike)
+        return {c.id: found[c.id] for c in asked if c.id in found}
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A candidate in a cell that can be forecast. `candidate` is its id."""
+
+    candidate: str
+    cell: str
+    point: Point
+
+
+class _Outcome:
+    """The model of the trials of one set of knobs, and what follows from it."""
+
+    def __init__(
+        self, spec: CampaignSpec, history: History, trials: Sequence[Trial], seen: Sequence[Speed], room: Room
+    ) -> None:
+        self._spec, self._history, self._trials, self._room = spec, history, trials, room
+        self._waits: dict[str, list[float]] = {}
+        for speed in seen:
+            if speed.wait_s is not None:
+                self._waits.setdefault(speed.point.cell, []).append(speed.wait_s)
+        self._in_flight = {key: cell.measurement.in_flight for trial in trials for key, cell in trial.cells.items()}
+        self._model = _fit(spec, trials, seen)
+
+    def forecasts(self, candidates: Sequence[Candidate]) -> Mapping[str, Forecast]:
+        measured = {trial.candidate.id: trial.candidate for trial in self._trials}
+        known = {**{c.id: c for c in candidates if self._knows(c)}, **measured}
+        rooms = {name: self._room(self._spec, self._history, candidate) for name, candidate in known.items()}
+        targets = [t for name, candidate in known.items() for t in self._targets(name, candidate, rooms[name])]
+        if not targets:
+            return {}
+        prediction = self._model.predict([target.point for target in targets])
+        scores = _Scores(self._spec, targets, prediction, self._metric(targets, prediction))
+        leader = scores.best([name for name in measured if not _broke(self._history, name)])
+        made = {}
+        for name in dict.fromkeys(c.id for c in candidates):
+            if name not in known:
+                continue
+            candidate = known[name]
+            cells = self._cells(name, targets, prediction)
+            if cells:
+                gain = scores.ratio(name, self._history.baseline.id, len(self._trials))
+                lead = scores.ratio(name, leader, len(self._trials)) if leader else None
+                basis = self._basis(candidate)
+                made[name] = Forecast(candidate, cells, rooms[name], basis, gain, lead, leader if lead else "")
+        return made
+
+    def _knows(self, candidate: Candidate) -> bool:
+        family = family_of(candidate)
+        return family is None or family in self._model.families
+
+    def _targets(self, name: str, candidate: Candidate, room: Capacity | None) -> Iterable[_Target]:
+        for cell in self._spec.cells:
+            batch = batch_in(cell, room.max_running if room else None, self._in_flight.get(cell.key))
+            if batch is not None:
+                point = Point(family_of(candidate), candidate.speculation.depth, cell.key, group_of(cell), batch)
+                yield _Target(name, cell.key, point)
+
+    def _metric(self, targets: Sequence[_Target], prediction: Prediction) -> tuple[Floats, Floats]:
+        """Log of the objective's metric for each target, and its slope in log per-user speed; nan where unknown."""
+        logs, slope = prediction.mean.copy(), np.ones(len(targets))
+        if self._spec.objective.maximise is MetricName.AGGREGATE_SPEED:
+            for i, target in enumerate(targets):
+                logs[i], slope[i] = self._aggregate(target.point, prediction.mean[i]) or (math.nan, 0.0)
+        return logs, slope
+
+    def _aggregate(self, point: Point, log_speed: float) -> tuple[float, float] | None:
+        """Log aggregate speed and its slope in log per-user speed: a sequence spends 1/speed on a token, and the wait
+        of its cell on prefill and gaps, which drafting does not shorten."""
+        waits = self._waits.get(point.cell)
+        if not waits:
+            return None
+        decode = math.exp(-log_speed)
+        total = decode + median(waits)
+        return math.log(point.batch / total), decode / total
+
+    def _cells(
+        self, name: str, targets: Sequence[_Target], prediction: Prediction
+    ) -> Mapping[str, Mapping[MetricName, Estimate]]:
+        found: dict[str, Mapping[MetricName, Estimate]] = {}
+        n, confidence = len(self._trials), self._spec.objective.confidence
+        for i, target in enumerate(targets):
+            if target.candidate != name:
+                continue
+            sd = math.sqrt(max(0.0, prediction.covariance[i, i]))
+            metrics = {MetricName.PER_USER_SPEED: _estimate(prediction.mean[i], sd, n, confidence)}
+            if (total := self._aggregate(target.point, prediction.mean[i])) is not None:
+                metrics[MetricName.AGGREGATE_SPEED] = _estimate(total[0], sd * total[1], n, confidence)
+            found[target.cell] = metrics
+        return found
+
+    def _basis(self, candidate: Candidate) -> str:
+        family = family_of(candidate)
+        same = sum(family_of(trial.candidate) == family for trial in self._trials)
+        own = f"{same} of {candidate.speculation.method.value}" if family else f"{same} without drafts"
+        trials = "1 trial" if len(self._trials) == 1 else f"{len(self._trials)} trials"
+        return f"{trials}, {own}"
+
+
+class _Scores:
+    """The objective, a weighted mean of log speeds over cells, for each candidate."""
+
+    def __init__(
+        self, spec: CampaignSpec, targets: Sequence[_Target], prediction: Prediction, metric: tuple[Floats, Floats]
+    ) -> None:
+        self._confidence = spec.objective.confidence
+        self._prediction, (self._logs, self._slopes) = prediction, metric
+        wanted = {cell.key: spec.weight(cell) for cell in spec.cells}
+        wanted = {key: weight for key, weight in wanted.items() if weight > 0}
+        total = sum(wanted.values())
+        self._weights: dict[str, Floats] = {}
+        for name in dict.fromkeys(target.candidate for target in targets):
+            own = {t.cell: i for i, t in enumerate(targets) if t.candidate == name}
+            if not wanted or any(key not in own or math.isnan(self._logs[own[key]]) for key in wanted):
+                continue
+            weights = np.zeros(len(targets))
+            for key, weight in wanted.items():
+                weights[own[key]] = weight / total
+            self._weights[name] = weights
+
+    def value(self, name: str) -> float:
+        used = self._weights[name] > 0
+        return float(self._weights[name][used] @ self._logs[used])
+
+    def best(self, names: Iterable[str]) -> str:
+        """Id of the best; "" where none has a score."""
+        return max((name for name in names if name in self._weights), key=self.value, default="")
+
+    def ratio(self, name: str, reference: str, trials: int) -> Ratio | None:
+        if name not in self._weights or reference not in self._weights:
+            return None
+        log = self.value(name) - self.value(reference)
+        _, sd = self._prediction.combine((self._weights[name] - self._weights[reference]) * self._slopes)
+        reach = sd * NormalDist().inv_cdf((1 + self._confidence) / 2)
+        return Ratio(math.exp(log), math.exp(log - reach), math.exp(log + reach), trials, self._confidence)
+
+
+def _estimate(log: float, sd: float, n: int, confidence: float) -> Estimate:
+    reach = sd * NormalDist().inv_cdf((1 + confidence) / 2)
+    return Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), n, confidence)
+
+
+def _fit(spec: CampaignSpec, trials: Sequence[Trial], seen: Sequence[Speed]) -> SpeedModel:
+    names: dict[Family, None] = {s.point.family: None for s in seen if s.point.family is not None}
+    families = {family: drafting_share(family, trials) for family in names}
+    groups = tuple(dict.fromkeys([*(group_of(cell) for cell in spec.cells), *(s.point.group for s in seen)]))
+    counted = [
+        (family, Counted(depth, groups.index(group), acceptance))
+        for family, depth, group, acceptance in counts(trials)
+        if family in families and group in groups
+    ]
+    scatter = scatter_of(seen, {trial.number: trial.candidate.id for trial in trials})
+    return fit_speed(seen, counted, families, groups, scatter)
+
+
+def _broke(history: History, name: str) -> bool:
+    """Whether a candidate was reverted although it was not slower: it broke a constraint."""
+    return any(
+        trial.verdict is not None
+        and trial.verdict.decision is Decision.REVERT
+        and trial.verdict.overall is not None
+        and trial.verdict.overall.high >= 1
+        for trial in history.of_candidate(name)
+    )

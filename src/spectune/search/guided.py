@@ -1,0 +1,245 @@
+"""The guided search: measure each method once where that tells most, forecast every depth, and try only what can win.
+
+Speculation is no black box: acceptance by position and the cost of a step decide its speed, and both can be read off
+one trial. So after two baselines, and whatever the campaign file names, each method is measured at one depth; then the candidate with the largest expected
+improvement over the best so far is tried, and the forecast made again, until nothing left can gain what a change must
+bring. Other settings follow one at a time on the best, and the finalist is confirmed interleaved with the baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spectune.domain.candidate import Candidate
+from spectune.domain.forecast import Forecast, Forecaster
+from spectune.domain.history import History
+from spectune.domain.knobs import KnobValue
+from spectune.domain.ports import Proposal, Stop
+from spectune.domain.spec import CampaignSpec, SearchSpec, SpeculationSpace
+from spectune.domain.trial import Purpose, Trial, TrialState
+from spectune.search.prospects import Prospect, hopeless, in_words, ranked
+from spectune.search.spending import affordable, anchor
+from spectune.search.staged import BASELINES, Staged, at_depth, finalist, spelled_out
+
+GIVEN_UP_AFTER = 2
+"""Invalid trials after which a method is left alone."""
+
+RECOUNTS = 2
+"""Trials spent at most on measuring a rival again."""
+
+
+class Guided:
+    """A `Strategy`. Depends on spec, history and a forecaster that depends on them alone, so that a resumed campaign
+    goes on as it would have."""
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._forecaster = forecaster
+
+    def propose(self, spec: CampaignSpec, history: History) -> Proposal | Stop:
+        # With nothing to explore, the staged search does the rest: baselines first, later the confirmation.
+        otherwise = Staged().propose(replace(spec, search=SearchSpec()), history)
+        baselines = [trial for trial in history.finished if trial.purpose is Purpose.BASELINE]
+        if len(baselines) < BASELINES or any(not trial.valid for trial in baselines):
+            return otherwise
+        confirming = any(trial.purpose is Purpose.CONFIRM for trial in history.finished)
+        if confirming and isinstance(otherwise, Proposal):
+            return otherwise
+        outlook = _outlook(spec, history, self._forecaster)
+        step = outlook.next_step()
+        if step is not None and not confirming and affordable(spec, history):
+            return anchor(history) or step
+        return otherwise if isinstance(otherwise, Proposal) else Stop(outlook.left_out(step))
+
+
+@dataclass(frozen=True, slots=True)
+class _Outlook:
+    """What is known and what is left, at one moment.
+
+    Attributes:
+        untried: candidates of every method that may still be tried, by method.
+        begun: whether a method has a valid trial, by method.
+        found: forecasts of all untried candidates and the baseline.
+    """
+
+    spec: CampaignSpec
+    history: History
+    untried: Sequence[tuple[SpeculationSpace, Sequence[Candidate]]]
+    begun: Sequence[bool]
+    found: Mapping[str, Forecast]
+
+    def next_step(self) -> Proposal | None:
+        steps = (
+            self._named(),
+            self._first_depth(),
+            self._promising(),
+            self._unknown(),
+            self._contested(),
+            self._knob(),
+        )
+        return next((step for step in steps if step is not None), None)
+
+    @property
+    def _baseline(self) -> Forecast | None:
+        return self.found.get(self.history.baseline.id)
+
+    def _open(self) -> list[Candidate]:
+        """Untried candidates of methods already measured that no constraint rules out."""
+        return [
+            candidate
+            for (_, candidates), begun in zip(self.untried, self.begun, strict=True)
+            for candidate in candidates
+            if begun and not self._hopeless(candidate)
+        ]
+
+    def _hopeless(self, candidate: Candidate) -> str:
+        forecast = self.found.get(candidate.id)
+        return hopeless(self.spec, forecast, self._baseline) if forecast else ""
+
+    def _named(self) -> Proposal | None:
+        tried = {trial.candidate.id for trial in self.history.finished}
+        named = (spelled_out(self.history.baseline, spelled) for spelled in self.spec.search.candidates)
+        left = next((candidate for candidate in named if candidate.id not in tried), None)
+        return Proposal(left, Purpose.EXPLORE, "named in the campaign file") if left is not None else None
+
+    def _first_depth(self) -> Proposal | None:
+        for (space, candidates), begun in zip(self.untried, self.begun, strict=True):
+            if candidates and not begun:
+                candidate = telling(candidates)
+                name = space.method.value
+                why = f"{name}: the depth of {_depths(candidates)} that tells most about the others"
+                return Proposal(candidate, Purpose.EXPLORE, why if len(candidates) > 1 else f"{name}: its only depth")
+        return None
+
+    def prospects(self) -> list[Prospect]:
+        return ranked(self.found, self._open())
+
+    def _promising(self) -> Proposal | None:
+        goal = self.spec.objective
+        for prospect in self.prospects():
+            if prospect.possible(goal.confidence) >= goal.min_gain:
+                words = in_words(self.spec, prospect, self._baseline, self._name(prospect.forecast.leader))
+                return Proposal(prospect.candidate, Purpose.EXPLORE, f"{prospect.candidate.label}: {words}")
+        return None
+
+    def _unknown(self) -> Proposal | None:
+        """A candidate about which nothing can be forecast although its method was measured."""
+        known = {prospect.candidate.id for prospect in self.prospects()}
+        unknown = [candidate for candidate in self._open() if candidate.id not in known]
+        if not unknown:
+            return None
+        candidate = telling(unknown)
+        return Proposal(candidate, Purpose.EXPLORE, f"{candidate.label}: nothing can be forecast, so it is measured")
+
+    def _contested(self) -> Proposal | None:
+        """One of two rivals again, where single measurements name one as the best and the forecast, which pools all of
+        them, another. The incumbent is not the one: measured against itself it would say nothing."""
+        single = finalist(self.spec, self.history)
+        forecast = self.found.get(single.id) if single is not None else None
+        if single is None or forecast is None or forecast.lead is None or forecast.leader == single.id:
+            return None
+        if forecast.lead.value > 1 / (1 + self.spec.objective.min_gain / 2):
+            return None
+        pooled = self.history.candidates[forecast.leader]
+        rivals = [c for c in (pooled, single) if c.id not in {self.history.incumbent.id, self.history.baseline.id}]
+        explored = [trial.candidate.id for trial in self.history.finished if trial.purpose is Purpose.EXPLORE]
+        rivals = [rival for rival in rivals if explored.count(rival.id) <= RECOUNTS]
+        if not rivals or len(explored) - len(set(explored)) >= RECOUNTS:
+            return None
+        words = f"measured best is {single.label}, but all trials together speak for {self._name(pooled.id)}"
+        return Proposal(rivals[0], Purpose.EXPLORE, f"{rivals[0].label} again: {words}")
+
+    def _knob(self) -> Proposal | None:
+        best = finalist(self.spec, self.history) or self.history.baseline
+        return next(_knobs(self.spec, self.history, best), None)
+
+    def _name(self, candidate: str) -> str:
+        found = self.history.candidates.get(candidate)
+        return "the baseline" if found is None or found.id == self.history.baseline.id else found.label
+
+    def left_out(self, step: Proposal | None) -> str:
+        """Why the search ends, what it left out, and what that saved."""
+        left = [candidate for _, candidates in self.untried for candidate in candidates]
+        parts = [f"the budget ended before {step.candidate.label} could be tried" if step else "nothing left can win"]
+        if not left:
+            return "everything worth trying was tried" if step is None else parts[0]
+        shown = self.prospects()
+        if shown:
+            confidence = self.spec.objective.confidence
+            most = max(shown, key=lambda prospect: prospect.possible(confidence))
+            parts.append(
+                f"left out {', '.join(p.candidate.label for p in sorted(shown, key=_simplicity))}: at best "
+                f"{100 * most.possible(confidence):+.1f} % against {self._name(most.forecast.leader)} "
+                f"({100 * confidence:g} % sure)"
+            )
+        parts += [f"{c.label}: {why}" for c in left if (why := self._hopeless(c))]
+        tried = sum(trial.purpose is Purpose.EXPLORE for trial in self.history.finished)
+        parts.append(f"{tried} launched of {tried + len(left)}: {_launches(len(left))} saved")
+        return "; ".join(parts)
+
+
+def _simplicity(prospect: Prospect) -> tuple[int, int]:
+    return prospect.candidate.simplicity()
+
+
+def _launches(count: int) -> str:
+    return "1 launch" if count == 1 else f"{count} launches"
+
+
+def _depths(candidates: Sequence[Candidate]) -> str:
+    return ", ".join(str(candidate.speculation.depth) for candidate in candidates)
+
+
+def telling(candidates: Sequence[Candidate]) -> Candidate:
+    """The depth that tells most about the others: half-way on a square-root scale. A deep draft shows acceptance at
+    every position before it, but its own cost is the least like that of the shallow depths, which mostly win."""
+    depths = [candidate.speculation.depth for candidate in candidates]
+    middle = ((math.sqrt(min(depths)) + math.sqrt(max(depths))) / 2) ** 2
+    return min(candidates, key=lambda c: (abs(math.sqrt(c.speculation.depth) - math.sqrt(middle)), c.speculation.depth))
+
+
+def _outlook(spec: CampaignSpec, history: History, forecaster: Forecaster) -> _Outlook:
+    rows, begun = [], []
+    for space in spec.search.speculation:
+        candidates = [at_depth(history.baseline, space, depth) for depth in sorted(space.depths)]
+        trials = [trial for trial in history.finished if _same_method(trial.candidate, candidates[0])]
+        rows.append((space, _untried(candidates, trials)))
+        begun.append(any(trial.valid for trial in trials))
+    asked = [*history.candidates.values(), *(candidate for _, candidates in rows for candidate in candidates)]
+    return _Outlook(spec, history, rows, begun, forecaster.forecast(spec, history, [history.baseline, *asked]))
+
+
+def _same_method(one: Candidate, other: Candidate) -> bool:
+    """Whether two candidates differ in depth at most."""
+    alike = replace(one.speculation, depth=0) == replace(other.speculation, depth=0)
+    return alike and dict(one.knobs) == dict(other.knobs)
+
+
+def _untried(candidates: Sequence[Candidate], trials: Sequence[Trial]) -> list[Candidate]:
+    """Depths that may still be tried: a depth that failed its checks rules out the deeper ones, and a method that
+    failed twice is left alone."""
+    failed = [t for t in trials if t.state in {TrialState.INVALID, TrialState.PRUNED} and t.purpose is Purpose.EXPLORE]
+    if len(failed) >= GIVEN_UP_AFTER:
+        return []
+    limit = min((trial.candidate.speculation.depth for trial in failed), default=math.inf)
+    tried = {trial.candidate.id for trial in trials}
+    unique = {candidate.id: candidate for candidate in candidates}
+    return [c for name, c in unique.items() if name not in tried and c.speculation.depth < limit]
+
+
+def _knobs(spec: CampaignSpec, history: History, best: Candidate) -> Iterator[Proposal]:
+    """Other settings, one at a time on the best so far; none is tried again on a later best."""
+    explored = [trial.candidate for trial in history.finished if trial.purpose is Purpose.EXPLORE]
+    for name, values in spec.search.knobs.items():
+        as_it_is = history.baseline.knobs.get(name, history.opened.service.args.get(name))
+        known = [as_it_is, *(candidate.knobs.get(name) for candidate in explored)]
+        for value in values:
+            if not any(_equal(value, other) for other in known):
+                candidate = replace(best, knobs={**best.knobs, name: value})
+                yield Proposal(candidate, Purpose.EXPLORE, f"{name}={value} on {best.label}, the best so far")
+
+
+def _equal(one: KnobValue, other: KnobValue | None) -> bool:
+    """Equality that tells true from 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
