@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spectune.domain.candidate import Candidate
@@ -119,6 +121,18 @@ def test_what_is_not_proven_does_not_win(checked: Verification, words: str) -> N
     assert conclusion.winner == BASELINE.id
     assert "is faster by" in conclusion.reason
     assert words in conclusion.reason
+
+
+def test_what_the_service_as_it_is_never_passes_ranks_nobody() -> None:
+    simulated = Verification((*OK.findings, Finding("output-valid", Status.VIOLATED, "real output", "simulated")))
+    noisy = Noisy(8)
+    lab = confirm(explored(noisy, {3: 0.4}), noisy, draft(3), 0.4)
+    every = {number: replace(trial, verification=simulated) for number, trial in lab.history.trials.items()}
+    lab.history = replace(lab.history, trials=every)
+    assert conclude(lab).winner == draft(3).id
+    some = {n: t if t.candidate == draft(3) else replace(t, verification=OK) for n, t in every.items()}
+    lab.history = replace(lab.history, trials=some)
+    assert conclude(lab).winner == BASELINE.id
 
 
 def test_room_that_is_not_told_does_not_win() -> None:

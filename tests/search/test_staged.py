@@ -6,7 +6,7 @@ import pytest
 
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.ports import Proposal, Stop
-from spectune.domain.spec import BudgetSpec, CandidateSpec, SearchSpec, SpeculationSpace
+from spectune.domain.spec import BudgetSpec, CandidateSpec, ObjectiveSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Decision
 from spectune.search import Staged
@@ -186,6 +186,14 @@ def test_a_hopeful_but_unproven_candidate_is_confirmed_too() -> None:
     proposal = next_of(story)
     assert proposal is not None
     assert proposal.purpose is Purpose.CONFIRM
+
+
+def test_of_those_that_look_alike_the_simplest_is_confirmed() -> None:
+    alike = Story().baselines().trial(draft(1), decided=verdict(Decision.KEEP, 1.20))
+    alike.trial(draft(2), decided=verdict(Decision.TIE, 1.22))
+    chosen = finalist(spec(objective=ObjectiveSpec(min_gain=0.03)), alike.history)
+    assert chosen == draft(1)
+    assert finalist(spec(objective=ObjectiveSpec(min_gain=0.0)), alike.history) == draft(2)
 
 
 def test_a_broken_confirmation_ends_it() -> None:

@@ -157,10 +157,17 @@ def _unfit(spec: CampaignSpec, history: History, identity: str) -> str:
 
 
 def _unproven(spec: CampaignSpec, history: History, identity: str) -> Iterator[str]:
-    """Reasons why a candidate must not be promoted although it is faster, each once."""
+    """Reasons why a candidate must not win although it is faster, each once.
+
+    A check that the service as it is never passes either (simulated output) tells nothing of the candidate. It still
+    stands in the way of promotion.
+    """
     words: dict[str, None] = {}
+    common = _never_passed(history)
     for trial in (trial for trial in _trials(history, identity) if trial.valid):
         for finding in trial.verification.findings:
+            if finding.check in common:
+                continue
             if finding.status is Status.UNKNOWN:
                 words[f"check {finding.check} could not tell (asked {finding.asked}, seen {finding.seen})"] = None
             elif finding.status is Status.VIOLATED:
@@ -173,6 +180,15 @@ def _unproven(spec: CampaignSpec, history: History, identity: str) -> Iterator[s
             (breach.words, None) for breach in capacity_breaches(spec, trial) if breach.status is Status.UNKNOWN
         )
     yield from words
+
+
+def _never_passed(history: History) -> frozenset[str]:
+    """Checks that every comparable trial of the baseline fails or leaves open."""
+    open_ones = [
+        {finding.check for finding in trial.verification.findings if finding.status is not Status.OK}
+        for trial in history.of_candidate(history.baseline.id)
+    ]
+    return frozenset(set.intersection(*open_ones)) if open_ones else frozenset()
 
 
 def _trials(history: History, identity: str) -> Iterator[Trial]:

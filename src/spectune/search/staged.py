@@ -174,11 +174,17 @@ def _anchor(history: History) -> Proposal | None:
 
 
 def finalist(spec: CampaignSpec, history: History) -> Candidate | None:
-    """Who is to be confirmed: whoever looks best by at least the minimum gain, proven or not; None when nobody does.
-    Whoever was reverted is out."""
+    """Who is to be confirmed: the simplest of those that look as good as the best one, less the minimum gain, where
+    that one looks better than the baseline by the minimum gain, proven or not. Whoever was reverted is out.
+
+    None when nobody looks better.
+    """
     standing = _not_reverted(history)
-    best = max(standing, key=lambda name: standing[name])
-    return history.candidates[best] if standing[best] >= 1 + spec.objective.min_gain else None
+    best, gain = max(standing.values()), 1 + spec.objective.min_gain
+    if best < gain:
+        return None
+    close = [history.candidates[name] for name, score in standing.items() if score >= best / gain and score > 1]
+    return min(close, key=lambda candidate: (candidate.simplicity(), -standing[candidate.id]))
 
 
 def _not_reverted(history: History) -> dict[str, float]:
