@@ -2,82 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from spectune import __version__
 from spectune.assemble.clock import SystemClock
+from spectune.assemble.engines import KITS, Kit, Located, Progress, digests
 from spectune.campaign import Campaign, Rooms
 from spectune.deploy.listeners import check_free, free_port, place_of
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.candidate import Candidate
-from spectune.domain.deployment import Evidence, Seen, Service
+from spectune.domain.deployment import Service
 from spectune.domain.errors import InputError
 from spectune.domain.events import CampaignOpened, Provenance
-from spectune.domain.finding import Answer, Verification
 from spectune.domain.history import History
-from spectune.domain.ports import Asked, CampaignRow, Engine, Observer, PromptSource
+from spectune.domain.ports import CampaignRow, Engine, Observer, PromptSource, launch_of
 from spectune.domain.redaction import redact, redact_settings
-from spectune.domain.spec import CampaignSpec, ServiceSpec, SpeculationSpace
-from spectune.domain.trial import MeasuredCell, TrialState
+from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
 from spectune.domain.workload import Prompt
-from spectune.engines.llamacpp.adapter import LlamaCpp
 from spectune.judge.paired import PairedJudge
 from spectune.ledger.store import SqlLedger
 from spectune.load.generator import HttpLoad
-from spectune.provision import hardware, llama_server, models
-from spectune.provision.cache import Cache
+from spectune.provision import hardware
 from spectune.search import Staged
-from spectune.search.staged import ANCHOR_EVERY, BASELINES, at_depth
-from spectune.verify import gate
-from spectune.verify.asked import Asked as GateAsked
-from spectune.verify.asked import Observed, ProbeAnswers
-from spectune.workload import builtin_source, jsonl_source
-
-Progress = Callable[[str, float | None], None]
-"""Hears what is being prepared, and the fraction done where it is known."""
+from spectune.search.staged import ANCHOR_EVERY, BASELINES, at_depth, spelled_out
+from spectune.verify.gate import Gate
+from spectune.workload import builtin_source, open_source
 
 PROBES = 4
 PROBE_TOKENS = 24
 
-ENGINES: Mapping[str, Callable[[], Engine]] = {"llama.cpp": LlamaCpp}
 
-
-class GateVerifier:
-    """The verification gate behind the loop's port."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
-        runs = asked.baseline_answers
-        probes = ProbeAnswers(answers, runs[0] if runs else (), runs[1] if len(runs) > 1 else None)
-        return gate.before_measuring(self._translated(asked), Observed(evidence, seen), (probes,))
-
-    def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
-        return gate.after_measuring(self._translated(asked), Observed(evidence, seen), cells)
-
-    def state(self, verification: Verification) -> tuple[TrialState, str]:
-        return gate.state_of(verification)
-
-    def _translated(self, asked: Asked) -> GateAsked:
-        return GateAsked(
-            candidate=asked.candidate,
-            baseline_candidate=asked.baseline,
-            launch=asked.launch,
-            cells=asked.cells,
-            started_after=asked.started_after,
-            model=self._service.model,
-            longest_request=asked.tokens_per_request,
-            engine=self._service.engine,
-            baseline_warnings=asked.baseline_warnings,
-        )
+Drafting = TypeVar("Drafting", SpeculationSpace, CandidateSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +73,27 @@ def prepare(spec: CampaignSpec, progress: Progress, build: bool = True) -> Prepa
         PortTaken: another program listens on the service's port.
         HostError, BuildFailed: the engine or model can't be brought here.
     """
-    engine = ENGINES[spec.service.engine]()
+    kit = KITS[spec.service.engine]
     load = spec.workload
     prompts = prompt_source(load.source, load.max_tokens, load.domains, spec.seed)
-    spec = _side_by_side(_with_models(spec, progress))
-    binary = _binary(spec.service, progress, build)
-    service = _service(spec, binary)
+    spec = _with_models(spec, kit, progress)
+    spec = _side_by_side(spec, kit)
+    located = kit.locate(spec.service, progress, build)
+    engine = located.adapter
+    service = _service(spec, located, kit.model_id(spec.service))
     baseline = engine.baseline(service)
-    engine.launch(service, baseline)
+    launch_of(engine, service, baseline)
     pruned = _pruned(engine, service, spec, baseline)
     _check_objective(spec)
     check_free(place_of(service.url))
     probes = tuple(islice(builtin_source(max_tokens=PROBE_TOKENS, seed=spec.seed).deal(0, len(spec.cells) + 1), PROBES))
     provenance = Provenance(
         spectune=__version__,
-        engine_version=llama_server.version(binary),
+        engine_version=located.version,
         hardware=hardware.describe(),
         workload=prompts.info,
-        files=_digests(spec, binary, progress),
+        files=digests(kit, _models(spec), located.binary, progress),
+        simulated=located.simulated,
     )
     return Prepared(spec, engine, service, baseline, pruned, prompts, probes, provenance)
 
@@ -168,7 +132,7 @@ def usable_cores() -> int:
 def plan(prepared: Prepared) -> dict[str, str | list[str]]:
     """What a run would do, for people and programs: the service, the candidates, launches and minutes."""
     spec, service = prepared.spec, prepared.service
-    candidates = [
+    candidates = [spelled_out(prepared.baseline, spelled) for spelled in spec.search.candidates] + [
         at_depth(prepared.baseline, space, depth) for space in spec.search.speculation for depth in space.depths
     ]
     knobs = [f"{name}={value}, on the best so far" for name, values in spec.search.knobs.items() for value in values]
@@ -178,12 +142,13 @@ def plan(prepared: Prepared) -> dict[str, str | list[str]]:
     )
     minutes = launches * len(spec.cells) * spec.budget.cell_seconds / 60
     room = hardware.memory_available()
-    size = sum(part.stat().st_size for part in models.parts(Path(service.model)))
+    size = KITS[spec.service.engine].bytes_of(service.model)
+    weights = f"{size / 2**20:.0f} MiB" if size else "size not known here"
     return {
         "engine": f"{service.engine} {prepared.provenance.engine_version} ({service.binary})",
-        "model": f"{service.model} ({size / 2**20:.0f} MiB; {room / 2**30:.1f} GiB of memory are free)",
-        "service": shlex.join(redact(prepared.engine.launch(service, prepared.baseline).argv, {})[0]),
-        "workload": f"{prepared.prompts.info.name}: {prepared.prompts.info.prompts} prompts; "
+        "model": f"{service.model} ({weights}; {room / 2**30:.1f} GiB of memory are free)",
+        "service": shlex.join(redact(launch_of(prepared.engine, service, prepared.baseline).argv, {})[0]),
+        "workload": f"{prepared.prompts.info.name}: {prepared.prompts.info.amount}; "
         + ", ".join(prepared.prompts.info.domains),
         "cells": [cell.label for cell in spec.cells],
         "to try": [
@@ -220,7 +185,7 @@ def campaign(ledger: SqlLedger, campaign_id: str, prepared: Prepared, directory:
         load=HttpLoad(clock, hardware.load_average, hardware.usable_cores()),
         prompts=prepared.prompts,
         probes=prepared.probes,
-        verifier=GateVerifier(prepared.service),
+        verifier=Gate(),
         strategy=Staged(),
         judge=PairedJudge(),
         ledger=ledger,
@@ -249,64 +214,64 @@ def find_campaign(ledger: SqlLedger, wanted: str | None) -> tuple[str, History]:
 
 
 def prompt_source(source: str, max_tokens: int | None, domains: Sequence[str] = (), seed: int = 1) -> PromptSource:
-    """Prompts by the name that campaign files use: "builtin", or a JSONL file.
+    """Prompts by the text that campaign files use ("builtin", "agentic", a file); docs/workloads.md lists them.
 
     Raises:
-        InputError: no such file, no usable line, no such domain.
+        InputError: no such source or file, no usable line, no such domain.
     """
-    if source == "builtin":
-        return builtin_source(domains, max_tokens, seed)
-    return jsonl_source(Path(source), domains, max_tokens)
+    return open_source(source, domains=domains, max_tokens=max_tokens, seed=seed)
 
 
-def _with_models(spec: CampaignSpec, progress: Progress) -> CampaignSpec:
+def _with_models(spec: CampaignSpec, kit: Kit, progress: Progress) -> CampaignSpec:
     """The specification with "builtin" and relative model paths replaced by absolute ones."""
-    service = replace(spec.service, model=str(models.resolve_model(spec.service.model, "model", progress)))
+    service = replace(spec.service, model=kit.model(spec.service.model, "model", progress))
 
-    def resolved(space: SpeculationSpace) -> SpeculationSpace:
+    def resolved(space: Drafting) -> Drafting:
         if space.draft_model is None:
             return space
-        return replace(space, draft_model=str(models.resolve_model(space.draft_model, "draft model", progress)))
+        return replace(space, draft_model=kit.model(space.draft_model, "draft model", progress))
 
-    search = replace(spec.search, speculation=tuple(map(resolved, spec.search.speculation)))
+    search = replace(
+        spec.search,
+        speculation=tuple(map(resolved, spec.search.speculation)),
+        candidates=tuple(map(resolved, spec.search.candidates)),
+    )
     return replace(spec, service=service, search=search)
 
 
-def _side_by_side(spec: CampaignSpec) -> CampaignSpec:
+def _models(spec: CampaignSpec) -> dict[str, str]:
+    """Role -> model, of every model that the campaign loads."""
+    found = {"model": spec.service.model}
+    spaces: tuple[SpeculationSpace | CandidateSpec, ...] = (*spec.search.speculation, *spec.search.candidates)
+    for space in spaces:
+        if space.draft_model is not None:
+            found[f"draft model {Path(space.draft_model).name}"] = space.draft_model
+    return found
+
+
+def _side_by_side(spec: CampaignSpec, kit: Kit) -> CampaignSpec:
     """Decides whether two servers fit beside each other, where the specification leaves it open: on a machine without
     a GPU, with memory for each model twice and as much again for what comes with them."""
     if spec.budget.side_by_side is not None:
         return spec
-    draft_models = {space.draft_model for space in spec.search.speculation if space.draft_model is not None}
-    loaded = [part for path in (spec.service.model, *draft_models) for part in models.parts(Path(path))]
-    need = 4 * sum(part.stat().st_size for part in loaded)
-    fits = not hardware.gpus() and hardware.memory_available() > need
+    need = 4 * sum(kit.bytes_of(model) for model in _models(spec).values())
+    fits = 0 < need < hardware.memory_available() and not hardware.gpus()
     return replace(spec, budget=replace(spec.budget, side_by_side=fits))
 
 
-def _binary(service: ServiceSpec, progress: Progress, build: bool) -> Path:
-    if build:
-        return llama_server.ensure(service.binary, progress)
-    if service.binary != "auto":
-        return llama_server.ensure(service.binary, progress)
-    found = llama_server.find(service.binary)
-    if found is None:
-        raise InputError("llama-server is neither on PATH nor built yet", "spectune run builds it once, in minutes.")
-    return found
-
-
-def _service(spec: CampaignSpec, binary: Path) -> Service:
+def _service(spec: CampaignSpec, located: Located, model_id: str) -> Service:
     service = spec.service
     return Service(
         engine=service.engine,
-        binary=str(binary),
+        binary=str(located.binary),
         model=service.model,
         args=service.args,
         env=service.env,
         host=service.host,
         port=service.port or free_port(service.host),
-        model_id=Path(service.model).stem,
+        model_id=model_id,
         ready_timeout_s=service.ready_timeout_s,
+        entry=located.entry,
     )
 
 
@@ -316,7 +281,8 @@ def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Cand
     Raises:
         InputError: when nothing of a method's depths, or of a setting's values, can work: that is a mistake.
     """
-    groups = [[at_depth(baseline, space, depth) for depth in space.depths] for space in spec.search.speculation]
+    groups = [[spelled_out(baseline, spelled)] for spelled in spec.search.candidates]
+    groups += [[at_depth(baseline, space, depth) for depth in space.depths] for space in spec.search.speculation]
     for name, values in spec.search.knobs.items():
         groups.append([replace(baseline, knobs={**baseline.knobs, name: value}) for value in values])
     pruned: dict[str, str] = {}
@@ -324,7 +290,7 @@ def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Cand
         refused: list[InputError] = []
         for candidate in group:
             try:
-                engine.launch(service, candidate)
+                launch_of(engine, service, candidate)
             except InputError as error:
                 refused.append(error)
                 pruned[candidate.label] = error.message
@@ -334,6 +300,8 @@ def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Cand
 
 
 def _check_objective(spec: CampaignSpec) -> None:
+    if not spec.cells:
+        raise InputError("the workload has no load level", "Name one in workload.concurrency or workload.rates.")
     unknown = sorted(set(spec.objective.weights) - set(spec.workload.concurrency))
     if unknown:
         raise InputError(
@@ -342,14 +310,3 @@ def _check_objective(spec: CampaignSpec) -> None:
         )
     if spec.objective.weights and not any(spec.weight(cell) for cell in spec.cells):
         raise InputError("objective.weights gives every level the weight 0", "Give at least one level a weight.")
-
-
-def _digests(spec: CampaignSpec, binary: Path, progress: Progress) -> dict[str, str]:
-    files = {"binary": binary, "model": Path(spec.service.model)}
-    for space in spec.search.speculation:
-        if space.draft_model is not None:
-            files[f"draft model {Path(space.draft_model).name}"] = Path(space.draft_model)
-    cache = Cache.of_user(os.environ)
-    return {
-        role: models.sha256_file(path, cache, partial(progress, f"hashing the {role}")) for role, path in files.items()
-    }

@@ -231,6 +231,8 @@ class Seen:
         adjustments: settings that the server changed by itself, each by name; not among the warnings.
         notes: facts worth keeping that are no settings ("MoE kernels: default configuration for E=256,N=256").
         invalid_output: set when the server says that its output is not valid (simulated acceptance, dummy weights).
+        invented_text: whether the text is none of the model's (forced acceptance, dummy weights), so that answers
+            can't be compared.
     """
 
     speculating: bool | None = None
@@ -247,6 +249,7 @@ class Seen:
     adjustments: tuple[Adjustment, ...] = ()
     notes: tuple[str, ...] = ()
     invalid_output: str | None = None
+    invented_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,8 @@ def answers_agree(asked: Asked, observed: Observed) -> Result:
     """The comparison at every load the probes were asked at."""
     if not observed.answers:
         return unknown("the baseline's answers, up to numerics", "no probe was sent")
+    if observed.seen.invented_text:
+        return unknown("the baseline's answers, up to numerics", "the text is not the model's, so there are none")
     return worst(_group(asked, group) for group in observed.answers)
 
 

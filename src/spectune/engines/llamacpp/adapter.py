@@ -71,6 +71,7 @@ class LlamaCpp:
             warnings=_warnings(log, speculating),
             counters=read_counters(pages.get(command.COUNTERS_PATH)),
             invalid_output=log.simulated,
+            invented_text=log.simulated is not None,
         )
 
     def diagnose(self, failure: EngineFailure) -> EngineFailure:
