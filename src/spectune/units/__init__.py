@@ -1,0 +1,1 @@
+"""systemd unit files as text: read as systemd reads them, and changed in nothing but the flags asked for. No I/O."""
