@@ -17,10 +17,11 @@ def at(users: int, low: float, value: float, high: float) -> AtLevel:
 
 def test_the_crossover_lies_between_levels_in_the_logarithm() -> None:
     found = crossover([at(1, 1.3, 1.5, 1.7), at(4, 0.9, 1.1, 1.3), at(16, 0.7, 1 / 1.1, 1.05), at(64, 0.5, 0.6, 0.8)])
-    assert found.users == pytest.approx(8)
+    assert found.users is not None
     assert found.low is not None
     assert found.high is not None
     assert 1 < found.low < 4 < found.users < 16 < found.high < 64
+    assert found.users == pytest.approx(8)
 
 
 @pytest.mark.parametrize("gains", [[1.5, 1.2], [0.9, 0.8], [0.8, 1.2], [1.5], []])

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bench.search.simulate import decide, events, opened
@@ -209,7 +209,7 @@ def test_one_wild_trial_is_doubted() -> None:
 
 
 def test_aggregate_speed_keeps_the_wait_of_its_cell() -> None:
-    surface = simple(objective=ObjectiveSpec(maximise=AGGREGATE))
+    surface = simple(objective=ObjectiveSpec(maximise=MetricName.AGGREGATE_SPEED))
     history = told(surface, [surface.baseline, *depths(surface)[1:3]], 0.002)
     found = FORECASTER.forecast(surface.spec, history, depths(surface))
     for candidate in depths(surface)[3:]:
@@ -237,7 +237,7 @@ def _capped(surface: Surface, running: int) -> dict[str, dict[str, Truth]]:
 
 
 def test_less_room_at_a_depth_is_part_of_its_forecast() -> None:
-    surface = simple((1, 64), ObjectiveSpec(maximise=AGGREGATE, weights={64: 1.0}))
+    surface = simple((1, 64), ObjectiveSpec(maximise=MetricName.AGGREGATE_SPEED, weights={64: 1.0}))
     history = told(surface, [surface.baseline, depths(surface)[2]])
     free = FORECASTER.forecast(surface.spec, history, depths(surface))
     tight = SpeedForecaster(
@@ -294,7 +294,12 @@ odd_acceptance = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    deadline=None,
+    max_examples=25,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(st.data())
 def test_no_numbers_make_it_fail(data: st.DataObject) -> None:
     surface = simple((1, 8))
@@ -309,5 +314,5 @@ def test_no_numbers_make_it_fail(data: st.DataObject) -> None:
             history = history.then(event)
     found: dict[str, Forecast] = dict(FORECASTER.forecast(surface.spec, history, depths(surface)))
     for forecast in found.values():
-        for metrics in forecast.cells.values():
-            assert all(0 <= e.low <= e.value <= e.high and not math.isnan(e.value) for e in metrics.values())
+        for found_metrics in forecast.cells.values():
+            assert all(0 <= e.low <= e.value <= e.high and not math.isnan(e.value) for e in found_metrics.values())

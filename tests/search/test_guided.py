@@ -23,6 +23,7 @@ from spectune.domain.verdict import Decision
 from spectune.predict.speed import SpeedForecaster
 from spectune.search.guided import Guided, telling
 from tests.support.histories import BASELINE, DRAFTS, Story, draft, spec, verdict
+from tests.support.histories import opened as campaign_opened
 
 KEEP, REVERT = verdict(Decision.KEEP, 1.2), verdict(Decision.REVERT, 0.8)
 
@@ -98,7 +99,7 @@ def test_every_method_is_measured_once_before_any_other_depth() -> None:
 def test_a_service_that_speculates_already_starts_from_its_own_depth() -> None:
     own = draft(3)
     story = Story()
-    story.events[0] = replace(Story().events[0], baseline=own)  # type: ignore[call-arg]
+    story.events[0] = replace(campaign_opened(), baseline=own)
     story.trial(own, Purpose.BASELINE).trial(own, Purpose.BASELINE)
     found = step(story, Told({1: (0.9, 0.01), 2: (0.95, 0.01), 4: (1.1, 0.05)}, leader=own))
     assert isinstance(found, Proposal)

@@ -191,7 +191,7 @@ def campaign(ledger: SqlLedger, campaign_id: str, prepared: Prepared, directory:
         ledger=ledger,
         clock=clock,
         observer=observer,
-        beside=lambda service: replace(service, port=free_port(service.host)),
+        beside=lambda service: replace(service, port=free_port(service.host, KITS[service.engine].most_port)),
         load_average=hardware.load_average,
         version=__version__,
     )
@@ -268,7 +268,7 @@ def _service(spec: CampaignSpec, located: Located, model_id: str) -> Service:
         args=service.args,
         env=service.env,
         host=service.host,
-        port=service.port or free_port(service.host),
+        port=service.port or free_port(service.host, KITS[service.engine].most_port),
         model_id=model_id,
         ready_timeout_s=service.ready_timeout_s,
         entry=located.entry,

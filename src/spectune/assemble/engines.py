@@ -50,10 +50,12 @@ class Kit(Protocol):
     Attributes:
         pages: what a running server tells of itself.
         keep_alive: see Launch.
+        most_port: largest port that the server takes.
     """
 
     pages: tuple[str, ...]
     keep_alive: bool
+    most_port: int
 
     def recognises(self, pages: Mapping[str, Page]) -> Engine | None:
         """The adapter for a running server whose pages these are; None where it is another engine's."""
@@ -87,8 +89,9 @@ class Kit(Protocol):
 class LlamaCppKit:
     """llama-server, built once from source where there is none; models are GGUF files."""
 
-    pages = ("/health", "/v1/models", "/props", "/slots", "/metrics")
+    pages: tuple[str, ...] = ("/health", "/v1/models", "/props", "/slots", "/metrics")
     keep_alive = False
+    most_port = 65535
 
     def recognises(self, pages: Mapping[str, Page]) -> Engine | None:
         found = "llamacpp:" in pages["/metrics"].body or "llamacpp" in pages["/v1/models"].body
@@ -121,8 +124,17 @@ class LlamaCppKit:
 class SGLangKit:
     """SGLang in a Python environment of its own; models are folders, or names on a hub."""
 
-    pages = ("/health", "/v1/models", "/get_model_info", "/server_info", "/get_server_info", "/v1/loads", "/metrics")
+    pages: tuple[str, ...] = (
+        "/health",
+        "/v1/models",
+        "/get_model_info",
+        "/server_info",
+        "/get_server_info",
+        "/v1/loads",
+        "/metrics",
+    )
     keep_alive = True
+    most_port = 55535
 
     def recognises(self, pages: Mapping[str, Page]) -> Engine | None:
         told = any("speculative_algorithm" in pages[path].body for path in ("/server_info", "/get_server_info"))

@@ -22,6 +22,9 @@ UNKNOWN_PROGRAM = "an unknown program"
 _LISTEN = "0A"
 _LOOKS = 3
 
+_TRIES = 100
+"""Ports that the system is asked for before giving up on one that is small enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -122,17 +125,24 @@ def is_free(place: Place) -> bool:
     return not _listening(place)
 
 
-def free_port(host: str) -> int:
+def free_port(host: str, most: int = 65535) -> int:
     """A port of the host that nothing uses at this moment.
 
+    Args:
+        most: largest port wanted; engines that derive further ports from theirs need room above it.
+
     Raises:
-        HostError: when this machine has no such address.
+        HostError: when this machine has no such address, or no port that small is found.
     """
     address = _resolve(host)[0]
     try:
-        with socket.socket(_family(address)) as probe:
-            probe.bind((str(address), 0))
-            return int(probe.getsockname()[1])
+        for _ in range(_TRIES):
+            with socket.socket(_family(address)) as probe:
+                probe.bind((str(address), 0))
+                port = int(probe.getsockname()[1])
+            if port <= most:
+                return port
+        raise HostError(f"no free port up to {most} was found on {host}", "Name one in service.port.")
     except OSError as error:
         raise HostError(
             f"nothing can listen on {host}: {error.strerror}", "Choose an address of this machine."

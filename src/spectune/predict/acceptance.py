@@ -27,9 +27,9 @@ FIXED: Final = 3
 """level, slope, depth."""
 
 PRIOR_MEAN: Final = (1.0, -0.1, -0.05)
-PRIOR_SD: Final = (1.2, 0.3, 0.12)
+PRIOR_SD: Final = (1.2, 0.5, 0.12)
 GROUP_SD: Final = 0.6
-WALK_SD: Final = 0.12
+WALK_SD: Final = 0.2
 """Standard deviations on the logit scale. 1.0 is 73 % accepted; heads and draft models mostly lie in 0 to 2."""
 
 OVERDISPERSION: Final = 0.04

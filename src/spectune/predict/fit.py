@@ -44,10 +44,13 @@ class Posterior:
     """Attributes:
     mean: the most probable parameters.
     covariance: of the parameters.
+    misfit: sum of squares at the mode, in standard deviations, the prior's included; on average as large as the number
+        of observations where errors and priors are as large as was said.
     """
 
     mean: Floats
     covariance: Floats
+    misfit: float = 0.0
 
 
 def slopes(function: Function, at: Floats) -> tuple[Floats, Floats]:
@@ -86,8 +89,7 @@ def fit(prior_mean: Floats, prior_sd: Floats, blocks: Sequence[Block]) -> Poster
         at, misfit, slope, damping = tried, new_misfit, new_slope, damping / 5
         if gained < 1e-4:
             break
-    covariance: Floats = np.linalg.inv(slope.T @ slope)
-    return Posterior(at, covariance)
+    return Posterior(at, np.asarray(np.linalg.inv(slope.T @ slope), dtype=np.float64), float(misfit @ misfit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ BATCH_REACH: Final = 1.5
 OTHER_GROUP: Final = 0.7
 """How much of a family's misfit at one temperature holds at another."""
 
+STRAIN_DF, LEAST_STRAIN = 10.0, 0.8
+"""Observations that the expected misfit is worth against the one found (Birge ratio with a prior), and its floor: a fit
+that looks too good is luck."""
+
 FAR: Final = 3.0
 """Standard deviations beyond which an observation's weight is cut (Huber)."""
 
@@ -48,6 +52,7 @@ class SpeedModel:
         posterior: of the parameters: the target's, then each family's cost and acceptance.
         seen: the speeds behind it.
         block: those speeds as observations.
+    strain: how much larger than expected the misfit to this machine is; scales the variance of predictions.
     """
 
     families: Mapping[Family, float]
@@ -55,6 +60,7 @@ class SpeedModel:
     posterior: Posterior
     seen: tuple[Speed, ...]
     block: Block
+    strain: float
 
     def predict(self, points: Sequence[Point]) -> Prediction:
         """Log per-user speeds, jointly, without the noise of another measurement. Every point's family and group must
@@ -62,7 +68,8 @@ class SpeedModel:
         function = _Speeds(points, self.families, self.groups)
         measured = [speed.point for speed in self.seen]
         cross, own = misfit(points, measured), misfit(points, points)
-        return predict(self.posterior, function, self.block, cross, own)
+        found = predict(self.posterior, function, self.block, cross, own)
+        return Prediction(found.mean, found.covariance * self.strain)
 
 
 class _Speeds:
@@ -167,7 +174,9 @@ def fit_speed(
         extra = np.where(far > FAR, (far / FAR) ** 2 - 1, 0.0) * np.diag(block.covariance)
         block = Block(block.function, block.seen, block.covariance + np.diag(extra))
         posterior = fit(mean, sd, [*blocks, block])
-    return SpeedModel(families, tuple(groups), posterior, tuple(seen), block)
+    count = sum(len(each.seen) for each in [*blocks, block])
+    strain = max(LEAST_STRAIN, (STRAIN_DF + posterior.misfit) / (STRAIN_DF + count))
+    return SpeedModel(families, tuple(groups), posterior, tuple(seen), block, strain)
 
 
 def _noise(seen: Sequence[Speed], scatter: Scatter) -> Floats:

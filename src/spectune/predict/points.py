@@ -27,6 +27,7 @@ _CELL_SD, _CELL_DF = 0.012, 4.0
 """Scatter of log speed between deployments and between cells of one, before any repeat; worth so many observations."""
 
 _LEAST_SHARE = 0.01
+_FASTEST = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,8 @@ def batch_in(cell: Cell, max_running: int | None, in_flight: float | None) -> fl
 
 
 def _usable(estimate: Estimate | None) -> Estimate | None:
-    return estimate if estimate is not None and 0 < estimate.value < math.inf else None
+    """A speed that a machine can have; anything else is an accident of counting."""
+    return estimate if estimate is not None and 1 / _FASTEST < estimate.value < _FASTEST else None
 
 
 def _log_variance(estimate: Estimate) -> float:

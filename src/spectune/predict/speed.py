@@ -42,8 +42,9 @@ Room = Callable[[CampaignSpec, History, Candidate], Capacity | None]
 class SpeedForecaster:
     """Forecasts per-user and aggregate speed; a `Forecaster`.
 
-    Trials on two servers at a time are not used: they share the machine. Only candidates whose other knobs equal those of measured trials are forecast, and only methods with at least one
-    valid trial; no speculation is forecast as soon as anything was measured. See `predict.model` for the model.
+    Trials on two servers at a time are not used: they share the machine. Only candidates whose other knobs equal those
+    of measured trials are forecast, and only methods with at least one valid trial; no speculation is forecast as soon
+    as anything was measured. See `predict.model` for the model.
     """
 
     def __init__(self, room: Room = interpolated) -> None:
@@ -136,7 +137,7 @@ class _Outcome:
         waits = self._waits.get(point.cell)
         if not waits:
             return None
-        decode = math.exp(-log_speed)
+        decode = _exp(-log_speed)
         total = decode + median(waits)
         return math.log(point.batch / total), decode / total
 
@@ -198,12 +199,17 @@ class _Scores:
         log = self.value(name) - self.value(reference)
         _, sd = self._prediction.combine((self._weights[name] - self._weights[reference]) * self._slopes)
         reach = sd * NormalDist().inv_cdf((1 + self._confidence) / 2)
-        return Ratio(math.exp(log), math.exp(log - reach), math.exp(log + reach), trials, self._confidence)
+        return Ratio(_exp(log), _exp(log - reach), _exp(log + reach), trials, self._confidence)
+
+
+def _exp(log: float) -> float:
+    """Finite and positive, however wide an interval is."""
+    return math.exp(min(max(log, -500.0), 500.0))
 
 
 def _estimate(log: float, sd: float, n: int, confidence: float) -> Estimate:
     reach = sd * NormalDist().inv_cdf((1 + confidence) / 2)
-    return Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), n, confidence)
+    return Estimate(_exp(log), _exp(log - reach), _exp(log + reach), n, confidence)
 
 
 def _fit(spec: CampaignSpec, trials: Sequence[Trial], seen: Sequence[Speed]) -> SpeedModel:

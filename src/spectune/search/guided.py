@@ -1,9 +1,10 @@
 """The guided search: measure each method once where that tells most, forecast every depth, and try only what can win.
 
 Speculation is no black box: acceptance by position and the cost of a step decide its speed, and both can be read off
-one trial. So after two baselines, and whatever the campaign file names, each method is measured at one depth; then the candidate with the largest expected
-improvement over the best so far is tried, and the forecast made again, until nothing left can gain what a change must
-bring. Other settings follow one at a time on the best, and the finalist is confirmed interleaved with the baseline.
+one trial. So after two baselines, and whatever the campaign file names, each method is measured at one depth; then the
+candidate with the largest expected improvement over the best so far is tried, and the forecast made again, until
+nothing left can gain what a change must bring. Other settings follow one at a time on the best, and the finalist is
+confirmed interleaved with the baseline.
 """
 
 from __future__ import annotations
