@@ -16,8 +16,10 @@ from spectune.domain.measurement import Outcome, Phase
 from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Limits, Target
 from spectune.domain.trial import MeasuredCell
-from spectune.domain.workload import Cell, Level, LevelKind, Message, Prompt, Sampling
+from spectune.domain.workload import Cell, Level, Message, Prompt, Sampling
+from spectune.load.body import Api
 from spectune.load.generator import HttpLoad
+from spectune.load.options import Options
 from spectune.load.wire import Timeouts
 from tests.load.conftest import Mock, StartMock
 
@@ -159,13 +161,6 @@ def test_counters_are_read_when_cancelled_requests_are_accounted_for(start_mock:
     assert (m.counters_before, m.counters_after) == (Counters(output_tokens=0), Counters(output_tokens=540))
 
 
-def test_open_loops_are_refused_for_now(start_mock: StartMock) -> None:
-    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
-    cell = Cell(Level(3.0, LevelKind.RATE), Sampling())
-    with pytest.raises(InputError, match="only concurrency"):
-        load.measure(target(start_mock().url), cell, prompts(), Limits(1, 0.1), lambda text: None)
-
-
 def test_answers_come_in_the_order_of_the_prompts(start_mock: StartMock) -> None:
     load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
     asked = list(islice(prompts(), 9))
@@ -187,3 +182,41 @@ def test_servers_that_close_connections_get_a_new_one_each_time(start_mock: Star
     found = load.measure(target(mock.url, keep_alive=False), cell, prompts(), Limits(0.5, 0.0001), lambda text: None)
     assert found.measurement.requests[Outcome.OK] > 10
     assert set(found.measurement.requests) <= {Outcome.OK, Outcome.CANCELLED}
+
+
+def test_without_usage_token_ids_or_a_tokenizer_tell_tokens(start_mock: StartMock) -> None:
+    mock = start_mock("--usage", "never", "--tokens-per-chunk", "3")
+    ids = Options(timeouts=QUICK)
+    words = Options(timeouts=QUICK, tokenizer=lambda text: len(text.split()))
+    for options, extra, source in ((ids, {"return_token_ids": True}, "token-ids"), (words, {}, "tokenizer")):
+        load = HttpLoad(SystemClock(), lambda: 0.0, 2, options=options)
+        cell = Cell(Level(1), Sampling(extra=extra))
+        found = load.measure(target(mock.url), cell, prompts(14), Limits(0.3, 0.0001), lambda text: None)
+        assert {(r.output_tokens, r.token_source.value) for r in found.records if r.phase is Phase.STEADY} == {
+            (14, source)
+        }
+        names = {doubt.name for doubt in found.measurement.doubts}
+        assert ("tokens-counted-again" in names) == (source == "tokenizer")
+        assert "tokens-unknown" not in names
+
+
+def test_completions_are_measured_like_chats(start_mock: StartMock) -> None:
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, options=Options(timeouts=QUICK, api=Api.COMPLETIONS))
+    found = load.measure(
+        target(start_mock().url), Cell(Level(2), Sampling()), prompts(), Limits(0.3, 0.0001), lambda text: None
+    )
+    steady = [r for r in found.records if r.phase is Phase.STEADY]
+    assert {(r.outcome, r.output_tokens, r.prompt_tokens) for r in steady} == {(Outcome.OK, 20, 2)}
+
+
+def test_more_users_than_open_files_are_refused_ahead() -> None:
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
+    cell = Cell(Level(10_000_000), Sampling())
+    with pytest.raises(InputError, match="open files"):
+        load.measure(target("http://127.0.0.1:1"), cell, prompts(), Limits(1, 0.1), lambda text: None)
+
+
+def test_a_url_that_is_none_is_wrong_input() -> None:
+    load = HttpLoad(SystemClock(), lambda: 0.0, 2, QUICK)
+    with pytest.raises(InputError, match="ftp"):
+        load.measure(target("ftp://host"), Cell(Level(1), Sampling()), prompts(), Limits(1, 0.1), lambda text: None)

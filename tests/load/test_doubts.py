@@ -6,11 +6,13 @@ import pytest
 
 from spectune.domain.deployment import Counters
 from spectune.domain.estimate import Estimate
-from spectune.domain.measurement import Outcome, Phase
+from spectune.domain.measurement import Outcome, Phase, TokenSource
 from spectune.domain.metrics import MetricName
-from spectune.domain.workload import Cell, Level, LevelKind, Sampling
-from spectune.load.doubts import Facts, doubts
+from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Sampling
+from spectune.load.doubts import doubts
+from spectune.load.facts import Facts
 from spectune.load.record import Recorded
+from spectune.load.summary import Window
 from tests.load.records import recorded
 
 KEPT = [recorded(sent=float(n), output_sha256=f"{n}", output_compression=0.5, prompt_id=f"p{n}") for n in range(20)]
@@ -26,7 +28,9 @@ FINE = Facts(
     client_cpu=0.05,
     cores=2,
     load_average=1.0,
+    window=Window(1_000_000_000, 21_000_000_000),
 )
+OPEN = Cell(Level(3.0, LevelKind.RATE), Sampling())
 
 
 def kept(**fields: object) -> list[Recorded]:
@@ -39,6 +43,20 @@ def slowing(factor: float) -> list[Recorded]:
         recorded(sent=float(n), decode=(1 + 0.01 * (n % 3)) * (factor if n >= 14 else 1.0), output_sha256=f"{n}")
         for n in range(20)
     ]
+
+
+def recounted() -> list[Recorded]:
+    return [replace(r, record=replace(r.record, token_source=TokenSource.TOKENIZER)) for r in KEPT]
+
+
+def late(seconds: float) -> list[Recorded]:
+    """All were due some time before they were sent."""
+    return [replace(r, record=replace(r.record, due_ns=r.record.sent_ns - int(1e9 * seconds))) for r in KEPT]
+
+
+def growing() -> list[Recorded]:
+    """One more request is in flight with every second; all tokens as the server counts them."""
+    return [recorded(sent=float(n), ttft=0.5, decode=30.0) for n in range(20)]
 
 
 def failed(count: int, outcome: Outcome = Outcome.RESET) -> list[Recorded]:
@@ -59,6 +77,9 @@ CASES = {
     "looping-answers": {"kept": kept(output_compression=0.05)},
     "forced-length": {"cell": Cell(Level(1), Sampling(ignore_eos=True))},
     "tokens-differ-from-server": {"after": Counters(output_tokens=100 + 40 * 11)},
+    "tokens-counted-again": {"kept": recounted()},
+    "sent-late": {"cell": OPEN, "kept": late(0.011)},
+    "queue-grows": {"cell": OPEN, "everything": growing()},
     "drift": {"kept": slowing(1.4)},
 }
 
@@ -90,7 +111,13 @@ def test_each_fault_is_doubted_by_its_name(name: str) -> None:
         {"after": Counters()},
         {"load_average": 2.0},
         {"in_flight": 0.9},
-        {"cell": Cell(Level(3.0, LevelKind.RATE), Sampling()), "in_flight": 0.2},
+        {"cell": OPEN, "in_flight": 0.2},
+        {"cell": OPEN, "kept": late(0.009)},
+        {"kept": late(0.1)},
+        {"everything": growing()},
+        {"cell": replace(OPEN, level=replace(OPEN.level, arrival=Arrival.RAMP)), "everything": growing()},
+        {"kept": [replace(r, in_session=True) for r in kept(prompt_tokens=100, cached_tokens=90)]},
+        {"in_flight": 0.4, "thinking": 0.55},
     ],
     ids=[
         "a shared system prompt",
@@ -102,6 +129,12 @@ def test_each_fault_is_doubted_by_its_name(name: str) -> None:
         "a load of one a core",
         "just enough in flight",
         "an open loop has no fixed number in flight",
+        "late, but not by much",
+        "a closed loop has no due times",
+        "a closed loop has no queue of its own",
+        "a ramp may well grow",
+        "a session's beginning may be cached",
+        "users who think",
     ],
 )
 def test_what_is_harmless_raises_no_doubt(change: dict[str, object]) -> None:
@@ -114,3 +147,16 @@ def test_tokens_of_cancelled_fillers_may_count_on_the_server_or_not() -> None:
     for extra in (0, 15, 30):
         after = Counters(output_tokens=100 + 20 * 11 + extra)
         assert names(replace(FINE, everything=everything, after=after)) == []
+
+
+@pytest.mark.parametrize(("cut_off", "fatal"), [(0, False), (7, True)])
+def test_an_overflow_is_fatal_if_it_cut_off_what_counts(cut_off: int, fatal: bool) -> None:
+    (doubt,) = doubts(replace(FINE, cell=OPEN, overflowed=True, cut_off=cut_off))
+    assert (doubt.name, doubt.fatal) == ("queue-grows", fatal)
+    assert str(cut_off) in doubt.message or not fatal
+
+
+def test_prompts_of_a_recorded_length_are_forced_too() -> None:
+    forced = [replace(r, forced=n < 5) for n, r in enumerate(KEPT)]
+    (doubt,) = doubts(replace(FINE, kept=forced))
+    assert (doubt.name, doubt.message.startswith("5 of 20")) == ("forced-length", True)

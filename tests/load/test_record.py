@@ -33,7 +33,9 @@ def record(
     *pieces: bytes, outcome: wire.Outcome = wire.Outcome.COMPLETE, status: int = 200, detail: str = ""
 ) -> Recorded:
     stamped = tuple((1_000_000 * (n + 2), piece) for n, piece in enumerate(pieces))
-    return make_record(PROMPT, Phase.STEADY, 0, RawExchange(outcome, status, 1_000_000, stamped, 99_000_000, detail))
+    return make_record(
+        PROMPT, Phase.STEADY, 1_000_000, RawExchange(outcome, status, 1_000_000, stamped, 99_000_000, detail)
+    )
 
 
 def test_a_whole_stream_is_ok_and_tokens_come_from_usage() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from spectune.domain.measurement import Outcome, Phase
+from spectune.domain.measurement import Outcome, Phase, RequestRecord, Slo
 from spectune.domain.metrics import MetricName
 from spectune.load import summary
+from spectune.load.speeds import Speeds
 from spectune.load.summary import Window
 from tests.load.records import record, recorded
 
@@ -28,6 +31,17 @@ def test_per_user_speed_leaves_the_first_token_out() -> None:
     speed = summary.per_user_speed([record(tokens=11, decode=1.0), record(tokens=21, decode=1.0)])
     assert speed is not None
     assert speed.value == pytest.approx(15.0)
+
+
+def test_the_speed_so_far_is_the_speed_of_the_summary_in_whatever_order_requests_end() -> None:
+    records = [record(sent=n, tokens=11 + n % 5, decode=1 + 0.1 * (n % 7)) for n in range(40)]
+    records += [record(tokens=None), record(tokens=1), record(tokens=5, decode=0.0)]
+    speeds = Speeds()
+    for r in sorted(records, key=lambda r: r.end_ns % 1_000_003):
+        speeds.add(r)
+    assert speeds.requests == 43
+    assert speeds.estimate() == summary.per_user_speed(sorted(records, key=lambda r: r.sent_ns))
+    assert Speeds().estimate() is None
 
 
 def test_requests_without_a_known_count_or_of_one_token_have_no_speed() -> None:
@@ -81,3 +95,40 @@ def test_no_speed_is_below_zero_however_few_the_requests() -> None:
     found = summary.request_metrics([recorded(tokens=11), recorded(tokens=91)])
     assert found[MetricName.PER_USER_SPEED].low == 0.0
     assert all(estimate.low >= 0 for estimate in found.values())
+
+
+def test_latencies_count_from_the_due_time() -> None:
+    late = recorded(sent=1.0, ttft=0.2, decode=2.0)
+    late = replace(late, record=replace(late.record, due_ns=seconds(0.5)))
+    found = summary.request_metrics([late])
+    assert found[MetricName.TTFT].value == pytest.approx(0.7)
+    assert found[MetricName.LATENCY].value == pytest.approx(2.7)
+    assert late.record.lateness_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("slo", "request_", "met"),
+    [
+        (Slo(), record(), True),
+        (Slo(ttft_s=0.5), record(ttft=0.5), True),
+        (Slo(ttft_s=0.5), record(ttft=0.51), False),
+        (Slo(tpot_s=0.1), record(tokens=11, decode=1.0), True),
+        (Slo(tpot_s=0.1), record(tokens=10, decode=1.0), False),
+        (Slo(tpot_s=0.1), record(tokens=1), True),
+        (Slo(tpot_s=0.1), record(tokens=None), False),
+        (Slo(ttft_s=1.0), record(tokens=None), True),
+        (Slo(), record(outcome=Outcome.TRUNCATED), False),
+    ],
+)
+def test_what_is_good(slo: Slo, request_: RequestRecord, met: bool) -> None:
+    assert slo.is_met(request_) is met
+
+
+def test_goodput_is_of_requests_due_in_the_window_and_only_where_it_is_asked_for() -> None:
+    good = [recorded(sent=0.5 + n, ttft=0.1) for n in range(8)]
+    bad = [recorded(sent=0.6 + n, ttft=0.9) for n in range(8)]
+    early = [recorded(sent=0.5, ttft=0.1, phase=Phase.WARMUP)]
+    window = Window(seconds(0.0), seconds(10.0))
+    found = summary.window_metrics([*good, *bad, *early], window, Slo(ttft_s=0.5))
+    assert found[MetricName.GOODPUT].value == pytest.approx(0.8)
+    assert MetricName.GOODPUT not in summary.window_metrics(good, window)

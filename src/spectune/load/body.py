@@ -1,37 +1,87 @@
-"""Request bodies for /v1/chat/completions."""
+"""Requests as bytes: bodies for /v1/chat/completions and /v1/completions."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from enum import StrEnum
 
 import orjson
 
+from spectune.domain.errors import InputError
+from spectune.domain.ports import Target
 from spectune.domain.workload import Prompt, Sampling
+from spectune.load.wire import Pool, RawExchange, encode_request
 
-PATH = "/v1/chat/completions"
+
+class Api(StrEnum):
+    """Which of OpenAI's endpoints is asked."""
+
+    CHAT = "chat"
+    """Messages, put into the model's chat template by the server."""
+    COMPLETIONS = "completions"
+    """Bare text without a chat template: the contents of the messages, with a blank line between two."""
+
+    @property
+    def path(self) -> str:
+        return "/v1/chat/completions" if self is Api.CHAT else "/v1/completions"
 
 
-def chat_body(model: str, prompt: Prompt, sampling: Sampling, max_tokens: int) -> bytes:
-    """A streaming request whose last chunk carries usage."""
-    body: dict[str, object] = {
-        "model": model,
-        "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
-        "max_tokens": max_tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+def body(api: Api, model: str, prompt: Prompt, sampling: Sampling, max_tokens: int) -> bytes:
+    """A streaming request whose last chunk carries usage.
+
+    Extra fields of the sampling replace those made here, and extra fields of the prompt replace both.
+
+    Raises:
+        InputError: a field is nothing that JSON can hold.
+    """
+    fields: dict[str, object] = {"model": model}
+    if api is Api.CHAT:
+        fields["messages"] = [
+            {"role": message.role, "content": message.content, **message.extra} for message in prompt.messages
+        ]
+    else:
+        fields["prompt"] = "\n\n".join(message.content for message in prompt.messages)
+    fields |= {"max_tokens": max_tokens, "stream": True, "stream_options": {"include_usage": True}}
     if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
+        fields["temperature"] = sampling.temperature
     if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
+        fields["top_p"] = sampling.top_p
     if sampling.seed is not None:
-        body["seed"] = request_seed(sampling.seed, prompt.id)
-    if sampling.ignore_eos:
-        body["ignore_eos"] = True
-    return orjson.dumps(body | dict(sampling.extra))
+        fields["seed"] = request_seed(sampling.seed, prompt.id)
+    if sampling.ignore_eos or prompt.fixed_length:
+        fields["ignore_eos"] = True
+    try:
+        return orjson.dumps(fields | dict(sampling.extra) | dict(prompt.extra))
+    except TypeError as error:
+        raise InputError(f"prompt {prompt.id} cannot be sent as JSON: {error}", "Look at its extra fields.") from error
 
 
 def request_seed(seed: int, prompt_id: str) -> int:
     """The same for the same prompt in every arm of a comparison, different between prompts; below 2^31."""
     digest = hashlib.sha256(f"{seed}/{prompt_id}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Prompts to one server under one sampling."""
+
+    pool: Pool
+    target: Target
+    sampling: Sampling
+    api: Api
+
+    def encode(self, prompt: Prompt, max_tokens: int) -> bytes:
+        """The whole request, ahead of its time."""
+        target = self.target
+        content = body(self.api, target.model_id, prompt, self.sampling, max_tokens)
+        return encode_request(target.url, self.api.path, content, target.headers)
+
+    def exchange(self, request: bytes) -> Awaitable[RawExchange]:
+        return self.pool.exchange(request)
+
+    def cancel(self) -> None:
+        """Ends what is in flight."""
+        self.pool.cancel()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from spectune.domain.deployment import Counters
-from spectune.domain.estimate import Estimate
-from spectune.domain.measurement import Doubt, Outcome
+from spectune.domain.measurement import Doubt, Outcome, TokenSource
 from spectune.domain.metrics import MetricName
-from spectune.domain.workload import Cell, LevelKind
-from spectune.load import summary
-from spectune.load.record import Recorded
+from spectune.domain.workload import LevelKind
+from spectune.load import open_doubts, summary
+from spectune.load.facts import Facts
 
 _IN_FLIGHT_SHARE = 0.9
 _FAILED_SHARE = 0.01
@@ -25,32 +22,6 @@ _LAG_SHARE = 0.01
 _CLIENT_CPU = 0.7
 _COUNTER_GAP = 0.01
 _DRIFT = 0.15
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the self-checks look at.
-
-    Attributes:
-        kept: steady, served requests.
-        everything: all requests, warm-up and drain included.
-        lag_s: mean and largest lateness of the client's event loop, seconds.
-        client_cpu: share of one core that the client used in the window.
-        cores: usable cores of this machine.
-        load_average: 1-minute load average at the start.
-    """
-
-    cell: Cell
-    kept: Sequence[Recorded]
-    everything: Sequence[Recorded]
-    metrics: dict[MetricName, Estimate]
-    in_flight: float
-    before: Counters | None
-    after: Counters | None
-    lag_s: tuple[float, float]
-    client_cpu: float
-    cores: int
-    load_average: float
 
 
 def doubts(facts: Facts) -> tuple[Doubt, ...]:
@@ -79,8 +50,19 @@ def unknown_tokens(facts: Facts) -> Doubt | None:
     return Doubt(
         "tokens-unknown",
         f"{unknown} of {len(facts.kept)} answers came without usage; chunks are not tokens and were not counted",
-        "Let the server send usage (stream_options.include_usage), or token ids.",
+        "Let the server send usage (stream_options.include_usage) or token ids, or name the model's tokenizer.",
         fatal=True,
+    )
+
+
+def counted_again(facts: Facts) -> Doubt | None:
+    again = sum(r.record.token_source is TokenSource.TOKENIZER for r in facts.kept)
+    if not again:
+        return None
+    return Doubt(
+        "tokens-counted-again",
+        f"{again} of {len(facts.kept)} answers came without usage; their text was counted with a tokenizer",
+        "Text need not be cut into the same tokens again. Compare only with measurements that were counted so too.",
     )
 
 
@@ -111,11 +93,12 @@ def not_in_flight(facts: Facts) -> Doubt | None:
     if facts.cell.level.kind is not LevelKind.CONCURRENCY or not facts.kept:
         return None
     asked = facts.cell.level.users
-    if facts.in_flight >= _IN_FLIGHT_SHARE * asked:
+    if facts.in_flight + facts.thinking >= _IN_FLIGHT_SHARE * asked:
         return None
+    thinking = f" and {facts.thinking:.1f} users between two turns" if facts.thinking else ""
     return Doubt(
         "load-not-reached",
-        f"{facts.in_flight:.1f} requests were in flight on average, {asked} were asked for",
+        f"{facts.in_flight:.1f} requests were in flight on average{thinking}, {asked} were asked for",
         "Prompts ran out, or the client is too slow: see the other doubts.",
     )
 
@@ -154,7 +137,8 @@ def busy_host(facts: Facts) -> Doubt | None:
 
 
 def cached_prompts(facts: Facts) -> Doubt | None:
-    told = [r.record for r in facts.kept if r.record.prompt_tokens and r.record.cached_tokens is not None]
+    fresh = [r.record for r in facts.kept if not r.in_session]
+    told = [r for r in fresh if r.prompt_tokens and r.cached_tokens is not None]
     total = sum(r.prompt_tokens or 0 for r in told)
     cached = sum(r.cached_tokens or 0 for r in told)
     if not total or cached <= _CACHED_SHARE * total:
@@ -193,11 +177,12 @@ def loops(facts: Facts) -> Doubt | None:
 
 
 def forced_length(facts: Facts) -> Doubt | None:
-    if not facts.cell.sampling.ignore_eos:
+    forced = len(facts.kept) if facts.cell.sampling.ignore_eos else sum(r.forced for r in facts.kept)
+    if not forced:
         return None
     return Doubt(
         "forced-length",
-        "answers were forced to full length (ignore_eos)",
+        f"{forced} of {len(facts.kept)} answers were forced to full length (ignore_eos)",
         "Text after the natural end repeats itself and flatters speculation; do not promote on this alone.",
     )
 
@@ -244,9 +229,12 @@ def drifting(facts: Facts) -> Doubt | None:
 CHECKS: tuple[Callable[[Facts], Doubt | None], ...] = (
     nothing_steady,
     unknown_tokens,
+    counted_again,
     failures,
     few_requests,
     not_in_flight,
+    open_doubts.late_arrivals,
+    open_doubts.growing_queue,
     late_client,
     busy_client,
     busy_host,

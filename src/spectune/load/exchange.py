@@ -55,9 +55,15 @@ class Pieces(Sequence[Piece]):
     def _all(self) -> tuple[Piece, ...]:
         if self._pieces is None:
             bodies, stamps, stops = self._recorded
-            starts = [0, *stops]
-            whole = ((stamp, b"".join(bodies[i:j])) for stamp, i, j in zip(stamps, starts, stops, strict=False))
-            self._pieces = tuple(piece for piece in whole if piece[1])
+            # Of a paced stream every read is one body, but for the last, which holds the end as well.
+            single = len(stops) - 1
+            start = single = single if single > 0 and stops[:single] == list(range(1, single + 1)) else 0
+            pieces: list[Piece] = list(zip(stamps[:single], bodies, strict=False))
+            for stamp, stop in zip(stamps[single:], stops[single:], strict=True):
+                if stop > start:
+                    pieces.append((stamp, b"".join(bodies[start:stop])))
+                start = stop
+            self._pieces = tuple(pieces)
             self._recorded = ([], [], [])
         return self._pieces
 

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
-
-import uvloop
+from typing import Any
 
 from spectune.domain.deployment import Counters
-from spectune.domain.errors import EngineFailure, FailureKind, InputError
+from spectune.domain.errors import EngineFailure, FailureKind
 from spectune.domain.finding import Answer
 from spectune.domain.measurement import Measurement, Outcome, Phase
 from spectune.domain.ports import Clock, Limits, Target
 from spectune.domain.trial import MeasuredCell
-from spectune.domain.workload import Cell, LevelKind, Prompt, Sampling
+from spectune.domain.workload import Cell, Prompt, Sampling
 from spectune.load import acceptance, doubts, summary
-from spectune.load.body import PATH, chat_body
-from spectune.load.closed_loop import ClosedLoop
+from spectune.load.body import Sender
+from spectune.load.facts import Facts
+from spectune.load.options import Options
+from spectune.load.quiet import until_done
 from spectune.load.record import Recorded, make_record
-from spectune.load.wire import Pool, RawExchange, Timeouts, encode_request
-
-T = TypeVar("T")
+from spectune.load.running import Task, load, pool_for
+from spectune.load.speeds import Speeds
+from spectune.load.wire import Timeouts
 
 _GREEDY = Sampling(temperature=0.0, seed=1)
-_LAG_SAMPLE_S = 0.05
 _PROGRESS_EVERY_S = 0.25
 _SETTLE_S, _SETTLE_POLL_S = 2.0, 0.15
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What the event loop brings home."""
-
-    loop: ClosedLoop
-    lag_s: tuple[float, float]
-    cpu_share: float
 
 
 class HttpLoad:
@@ -49,39 +38,56 @@ class HttpLoad:
         clock: for the time of day in measurements.
         load_average: 1-minute load average of this machine.
         cores: usable cores of this machine.
-        timeouts: of each request.
+        timeouts: of each request, in place of those of the options.
+        options: how to ask.
     """
 
     def __init__(
-        self, clock: Clock, load_average: Callable[[], float], cores: int, timeouts: Timeouts | None = None
+        self,
+        clock: Clock,
+        load_average: Callable[[], float],
+        cores: int,
+        timeouts: Timeouts | None = None,
+        options: Options | None = None,
     ) -> None:
         self._clock = clock
         self._load_average = load_average
         self._cores = cores
-        self._timeouts = timeouts or Timeouts()
+        options = options or Options()
+        self._options = replace(options, timeouts=timeouts) if timeouts else options
 
     def measure(
         self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: Callable[[str], None]
     ) -> MeasuredCell:
-        if cell.level.kind is not LevelKind.CONCURRENCY:
-            raise InputError(f"cannot measure at {cell.level.label}: only concurrency levels are supported")
+        """See the port. Latencies of an open loop count from when a request was due, not from when it was sent: a
+        client that waits for a slow server would else leave out the waiting that matters (coordinated omission).
+
+        Raises:
+            EngineFailure: DIED_MEASURING, when the server stops answering altogether.
+            InputError: the level or its prompts make no schedule, or a prompt cannot be sent.
+            HostError: one of several processes of the load generator died.
+        """
         started, load_before, before = self._clock.now(), self._load_average(), target.counters()
-        run = _run(self._closed_loop(target, cell, prompts, limits, _Throttled(progress, self._clock.monotonic)))
-        if run.loop.lost:
-            detail = next((r.record.detail for r in reversed(run.loop.recorded) if r.record.detail), "")
+        tell = _Throttled(progress, self._clock.monotonic)
+        task = Task(
+            target, cell, prompts, limits, lambda speeds: tell(partial(_words, speeds)), self._options, self._cores
+        )
+        run = load(task)
+        recorded, window = run.recorded, run.window
+        if run.lost:
+            detail = next((r.record.detail for r in reversed(recorded) if r.record.detail), "")
             raise EngineFailure(
                 FailureKind.DIED_MEASURING,
                 f"the server stopped answering at {cell.label} ({detail})",
                 "Read the end of its log.",
             )
         after = self._settled(target)
-        recorded, window = run.loop.recorded, run.loop.window
         kept = summary.steady(recorded)
-        metrics = summary.request_metrics(kept) | summary.window_metrics(recorded, window)
+        metrics = summary.request_metrics(kept) | summary.window_metrics(recorded, window, self._options.slo)
         in_flight = summary.mean_in_flight((r.record for r in recorded), window)
-        facts = doubts.Facts(
-            cell, kept, recorded, metrics, in_flight, before, after,
-            run.lag_s, run.cpu_share, self._cores, load_before,
+        facts = Facts(
+            cell, kept, recorded, metrics, in_flight, before, after, run.watched.lag_s, run.watched.cpu_share,
+            self._cores, load_before, window, summary.mean_going_on(run.thought, window), run.overflowed, run.cut_off,
         )  # fmt: skip
         measurement = Measurement(
             cell=cell,
@@ -96,13 +102,13 @@ class HttpLoad:
             counters_before=before,
             counters_after=after,
             load_average=(load_before, self._load_average()),
-            stopped=run.loop.stopped,
+            stopped=run.stopped,
             doubts=doubts.doubts(facts),
         )
         return MeasuredCell(measurement, tuple(r.record for r in recorded))
 
     def ask(self, target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
-        return _run(self._answers(target, list(prompts), concurrency))
+        return until_done(self._answers(target, list(prompts), concurrency))
 
     def _settled(self, target: Target) -> Counters | None:
         """The counters once the server has noticed that fillers were cancelled; else their tokens would be counted in
@@ -117,35 +123,14 @@ class HttpLoad:
             last = now
         return last
 
-    def _pool(self, target: Target, size: int) -> Pool:
-        return Pool(target.url, size, self._timeouts, reuse=target.keep_alive)
-
-    async def _closed_loop(
-        self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: _Throttled
-    ) -> _Run:
-        users = cell.level.users
-        async with self._pool(target, users) as pool:
-            send = _sender(pool, target, cell.sampling)
-            load = ClosedLoop(users, limits, prompts, send, pool.cancel, lambda kept: progress(partial(_words, kept)))
-            lags: list[float] = []
-            sampler = asyncio.create_task(_sample_lag(lags))
-            wall, cpu = time.perf_counter(), time.process_time()
-            try:
-                await load.run()
-            finally:
-                sampler.cancel()
-            share = (time.process_time() - cpu) / max(time.perf_counter() - wall, 1e-9)
-        worst = max(lags, default=0.0)
-        return _Run(load, (sum(lags) / len(lags) if lags else 0.0, worst), share)
-
     async def _answers(self, target: Target, prompts: list[Prompt], concurrency: int) -> tuple[Answer, ...]:
         turns = asyncio.Semaphore(concurrency)
-        async with self._pool(target, concurrency) as pool:
-            send = _sender(pool, target, _GREEDY)
+        async with pool_for(target, concurrency, self._options) as pool:
+            sender = Sender(pool, target, _GREEDY, self._options.api)
 
             async def one(prompt: Prompt) -> Answer:
                 async with turns:
-                    exchange = await send(prompt, prompt.max_tokens)
+                    exchange = await sender.exchange(sender.encode(prompt, prompt.max_tokens))
                 done = make_record(prompt, Phase.WARMUP, exchange.sent_ns, exchange)
                 record = done.record
                 error = "" if record.outcome is Outcome.OK else f"{record.outcome}: {record.detail}"
@@ -154,38 +139,17 @@ class HttpLoad:
             return tuple(await asyncio.gather(*map(one, prompts)))
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs to the end in an event loop of its own; Ctrl-C cancels the work, closes connections, and is raised again."""
-    return uvloop.run(work)
-
-
-def _sender(pool: Pool, target: Target, sampling: Sampling) -> Callable[[Prompt, int], Awaitable[RawExchange]]:
-    def send(prompt: Prompt, max_tokens: int) -> Awaitable[RawExchange]:
-        body = chat_body(target.model_id, prompt, sampling, max_tokens)
-        return pool.exchange(encode_request(target.url, PATH, body, target.headers))
-
-    return send
-
-
-async def _sample_lag(lags: list[float]) -> None:
-    """Notes how late the event loop wakes up, in seconds."""
-    while True:
-        due = time.perf_counter() + _LAG_SAMPLE_S
-        await asyncio.sleep(_LAG_SAMPLE_S)
-        lags.append(max(0.0, time.perf_counter() - due))
-
-
 def _acceptance_by_domain(kept: list[Recorded]) -> dict[str, Any]:
     found = summary.split(kept, lambda group: acceptance.from_requests(r.record for r in group))
     return {domain: value for domain, value in found.items() if value is not None}
 
 
-def _words(kept: list[Recorded]) -> str:
-    speed = summary.per_user_speed(r.record for r in kept)
+def _words(speeds: Speeds) -> str:
+    speed = speeds.estimate()
     if speed is None:
-        return f"{len(kept)} requests"
+        return f"{speeds.requests} requests"
     width = f" ±{100 * speed.half_width:.0f} %" if speed.half_width < 1 else ""
-    return f"{len(kept)} requests, {speed.value:.1f} tok/s per user{width}"
+    return f"{speeds.requests} requests, {speed.value:.1f} tok/s per user{width}"
 
 
 class _Throttled:

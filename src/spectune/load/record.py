@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from spectune.domain.measurement import Outcome, Phase, RequestRecord, TokenSour
 from spectune.domain.workload import Prompt
 from spectune.load import wire
 from spectune.load.stream import ParsedStream, parse_stream
+
+Tokenizer = Callable[[str], int]
+"""How many tokens a text has, by the tokenizer of the model."""
 
 _ENOUGH_TO_COMPRESS = 200
 _DETAIL = 300
@@ -33,19 +37,34 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A record with what only the summary needs: the stamps of its chunks (ns), and the answer."""
+    """A record with what only the summary needs.
+
+    Attributes:
+        stamps: of its chunks, ns.
+        text: the answer.
+        in_session: a turn of a session, whose beginning the server may well have cached.
+        forced: the prompt asked for its full length.
+    """
 
     record: RequestRecord
     stamps: NDArray[np.int64]
     text: str
+    in_session: bool = False
+    forced: bool = False
 
 
-def make_record(prompt: Prompt, phase: Phase, due_ns: int, exchange: wire.RawExchange) -> Recorded:
-    """Classifies one request. A stream is OK only if it says why it ended; everything else has its own name."""
+def make_record(
+    prompt: Prompt, phase: Phase, due_ns: int, exchange: wire.RawExchange, tokenizer: Tokenizer | None = None
+) -> Recorded:
+    """Classifies one request. A stream is OK only if it says why it ended; everything else has its own name.
+
+    Tokens are what the server says, else the token ids that it sent, else what the tokenizer makes of the answer, else
+    unknown.
+    """
     parsed = parse_stream(exchange.pieces)
     outcome, detail = _outcome(exchange, parsed)
-    tokens, source = _tokens(parsed)
     answer = parsed.reasoning + parsed.text + parsed.tool_calls
+    tokens, source = _tokens(parsed, answer, tokenizer)
     record = RequestRecord(
         prompt_id=prompt.id,
         domain=prompt.domain,
@@ -68,7 +87,8 @@ def make_record(prompt: Prompt, phase: Phase, due_ns: int, exchange: wire.RawExc
         output_compression=_compression(answer),
         detail=detail[:_DETAIL],
     )
-    return Recorded(record, np.array(parsed.chunk_stamps_ns, dtype=np.int64), answer)
+    stamps = np.array(parsed.chunk_stamps_ns, dtype=np.int64)
+    return Recorded(record, stamps, answer, bool(prompt.session), prompt.fixed_length)
 
 
 def _outcome(exchange: wire.RawExchange, parsed: ParsedStream) -> tuple[Outcome, str]:
@@ -98,11 +118,13 @@ def _http_detail(exchange: wire.RawExchange) -> str:
     return f"{exchange.detail}: {message}" if message else exchange.detail
 
 
-def _tokens(parsed: ParsedStream) -> tuple[int | None, TokenSource]:
+def _tokens(parsed: ParsedStream, answer: str, tokenizer: Tokenizer | None) -> tuple[int | None, TokenSource]:
     if parsed.usage_output_tokens is not None:
         return parsed.usage_output_tokens, TokenSource.USAGE
     if parsed.token_ids is not None:
         return parsed.token_ids, TokenSource.TOKEN_IDS
+    if tokenizer and answer:
+        return tokenizer(answer), TokenSource.TOKENIZER
     return None, TokenSource.UNKNOWN
 
 

@@ -6,13 +6,15 @@ Nothing here raises, whatever the bytes are: a stream is what it is, and the fie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
 
 from spectune.load.sse import BLANK, DATA, DONE, Decoder, Piece
+
+_BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,19 @@ class _Template:
         self.start, self.end = len(self.before) - 1, 1 - len(self.after)
         self.pair = 2 * len(self.before + self.after)
 
-    def read_run(self, run: list[bytes]) -> list[str] | None:
-        """Reads events that all follow the template; None if one of them does not."""
-        prefix, suffix = self.prefix, self.suffix
+    def read_payloads(self, run: list[bytes]) -> list[str] | None:
+        """Reads the data of events that all follow the template; None if one of them does not."""
+        return self._read_run(run, self.prefix, self.suffix)
+
+    def read_events(self, run: list[bytes]) -> list[str] | None:
+        """Likewise of whole events, one in each of the byte strings."""
+        return self._read_run(run, self.before, self.after)
+
+    def _read_run(self, run: list[bytes], prefix: bytes, suffix: bytes) -> list[str] | None:
         start, end = len(prefix), -len(suffix)
-        strings = [payload[start:end] for payload in run]
+        strings = [event[start:end] for event in run]
         # Equal as a whole means equal one by one, since an event too short for the template makes the whole longer.
-        if prefix + (suffix + b"\n" + prefix).join(strings) + suffix != b"\n".join(run):
+        if prefix + (suffix + prefix).join(strings) + suffix != b"".join(run):
             return None
         literals = b'["' + b'","'.join(strings) + b'"]'
         # With no quotes but those around the strings, to decode them at once is to decode them one by one: a backslash
@@ -109,25 +117,49 @@ class _Answer:
 
     def read(self, pieces: Iterable[Piece]) -> None:
         decoder = self._decoder
-        template: _Template | None = None
-        stamp = 0
-        for stamp, data in pieces:
-            # A paced stream is nearly all pieces of one such event.
-            if (
-                template
-                and len(data) < template.pair
-                and data.startswith(template.before)
-                and data.endswith(template.after)
-                and decoder.is_between
-                and (text := _decode(data[template.start : template.end]))
-            ):
-                template.into.append(text)
-                self._stamps.append(stamp)
-                self._tries = 3
-            else:
-                self._take(stamp, decoder.feed(data))
-                template = self._template
+        pieces = pieces if isinstance(pieces, Sequence) else tuple(pieces)
+        at = next_block = stamp = 0
+        while at < len(pieces):
+            if at >= next_block and self._template and decoder.is_between:
+                block = pieces[at : at + _BLOCK]
+                next_block = at + len(block)
+                if taken := self._take_block(block):
+                    at += taken
+                    continue
+            stamp, data = pieces[at]
+            self._take_piece(stamp, data)
+            at += 1
         self._take(stamp, decoder.finish())
+
+    def _take_block(self, block: Sequence[Piece]) -> int:
+        """Takes pieces of one event each that follow the template, but for others at their end, and returns how many:
+        all or none. A paced stream is nearly all such pieces."""
+        template, end = self._template, len(block)
+        while template and end and not block[end - 1][1].endswith(template.after):
+            end -= 1
+        texts = template.read_events([data for _, data in block[:end]]) if template and end else None
+        if not template or not texts or not all(texts):
+            return 0
+        template.into.extend(texts)
+        self._stamps += [stamp for stamp, _ in block[:end]]
+        self._tries = 3
+        return end
+
+    def _take_piece(self, stamp: int, data: bytes) -> None:
+        template = self._template
+        if (
+            template
+            and len(data) < template.pair
+            and data.startswith(template.before)
+            and data.endswith(template.after)
+            and self._decoder.is_between
+            and (text := _decode(data[template.start : template.end]))
+        ):
+            template.into.append(text)
+            self._stamps.append(stamp)
+            self._tries = 3
+        else:
+            self._take(stamp, self._decoder.feed(data))
 
     def _take(self, stamp: int, payloads: list[bytes]) -> None:
         taken = 0
@@ -145,7 +177,7 @@ class _Answer:
             return 0
         while end and not payloads[end - 1].endswith(template.suffix):
             end -= 1
-        texts = template.read_run(payloads[:end]) if end else None
+        texts = template.read_payloads(payloads[:end]) if end else None
         if not texts or not all(texts):
             return 0
         template.into.extend(texts)

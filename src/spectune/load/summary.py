@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from spectune.domain.estimate import Estimate
-from spectune.domain.measurement import Outcome, Phase, RequestRecord
+from spectune.domain.measurement import Outcome, Phase, RequestRecord, Slo
 from spectune.domain.metrics import MetricName
 from spectune.load import intervals
 from spectune.load.record import Recorded
@@ -45,7 +45,11 @@ def per_user_speed(records: Iterable[RequestRecord]) -> Estimate | None:
 
 
 def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
-    """Metrics that have a meaning for any set of requests."""
+    """Metrics that have a meaning for any set of requests.
+
+    Times count from when a request was due, which in an open loop may be earlier than when it was sent: see
+    RequestRecord.ttft_s.
+    """
     records = [r.record for r in kept]
     ttfts = [r.ttft_s for r in records if r.ttft_s is not None]
     tpots = [1 / r.speed_tok_s for r in records if r.speed_tok_s]
@@ -56,7 +60,7 @@ def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
         MetricName.TPOT: intervals.mean(tpots),
         MetricName.TPOT_P50: intervals.quantile(tpots, 0.5),
         MetricName.TPOT_P99: intervals.quantile(tpots, 0.99),
-        MetricName.LATENCY: intervals.mean([(r.last_ns - r.sent_ns) / 1e9 for r in records if r.last_ns is not None]),
+        MetricName.LATENCY: intervals.mean([r.latency_s for r in records if r.latency_s is not None]),
         MetricName.PER_USER_SPEED: per_user_speed(records),
         MetricName.CHUNK_GAP: intervals.mean(
             [float(np.median(np.diff(r.stamps))) / 1e9 for r in kept if r.stamps.size > 1]
@@ -65,8 +69,11 @@ def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
     return _present(estimates)
 
 
-def window_metrics(recorded: Sequence[Recorded], window: Window) -> dict[MetricName, Estimate]:
-    """Metrics of the whole load in the window: aggregate speed and finished requests, from blocks of equal length."""
+def window_metrics(recorded: Sequence[Recorded], window: Window, slo: Slo | None = None) -> dict[MetricName, Estimate]:
+    """Metrics of the whole load in the window: aggregate speed and finished requests, from blocks of equal length.
+
+    Goodput is there if there is a service level to meet: requests due in the window that met it.
+    """
     if window.seconds <= 0:
         return {}
     blocks = int(np.clip(window.seconds / _BLOCK_S, *_BLOCKS))
@@ -79,6 +86,9 @@ def window_metrics(recorded: Sequence[Recorded], window: Window) -> dict[MetricN
         MetricName.AGGREGATE_SPEED: intervals.mean(tokens / length),
         MetricName.REQUEST_RATE: intervals.mean(finished / length),
     }
+    if slo:
+        good = [r.record.due_ns for r in recorded if r.record.phase is Phase.STEADY and slo.is_met(r.record)]
+        estimates[MetricName.GOODPUT] = intervals.mean(np.histogram(good, edges)[0] / length)
     return _present(estimates)
 
 
@@ -102,12 +112,21 @@ def _tokens_in(recorded: Recorded, edges: intervals.Floats) -> intervals.Floats:
 
 def mean_in_flight(records: Iterable[RequestRecord], window: Window) -> float:
     """Mean number of requests in flight in the window; a request is in flight from sent to end."""
+    return mean_going_on(((r.sent_ns, r.end_ns) for r in records if r.sent_ns), window)
+
+
+def mean_going_on(spans: Iterable[tuple[int, int]], window: Window) -> float:
+    """Mean number of spans (from, to) that cover a moment of the window."""
     if window.seconds <= 0:
         return 0.0
-    overlap = sum(
-        max(0, min(r.end_ns, window.closed_ns) - max(r.sent_ns, window.opened_ns)) for r in records if r.sent_ns
-    )
+    overlap = sum(max(0, min(end, window.closed_ns) - max(start, window.opened_ns)) for start, end in spans)
     return overlap / 1e9 / window.seconds
+
+
+def thirds(window: Window) -> tuple[Window, Window, Window]:
+    """A window cut into three of the same length."""
+    a, b = (window.opened_ns + (window.closed_ns - window.opened_ns) * n // 3 for n in (1, 2))
+    return Window(window.opened_ns, a), Window(a, b), Window(b, window.closed_ns)
 
 
 def split(kept: Iterable[Recorded], make: Callable[[list[Recorded]], T]) -> Mapping[str, T]:
