@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from spectune.domain.deployment import Counters
-from spectune.domain.errors import EngineFailure, FailureKind
+from spectune.domain.errors import EngineFailure, FailureKind, InputError
+from spectune.domain.estimate import Estimate
 from spectune.domain.finding import Answer
-from spectune.domain.measurement import Measurement, Outcome, Phase
+from spectune.domain.measurement import Measurement, Outcome, Phase, Slo
+from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Clock, Limits, Target
 from spectune.domain.trial import MeasuredCell
-from spectune.domain.workload import Cell, Prompt, Sampling
+from spectune.domain.workload import Cell, LevelKind, Prompt, Sampling
 from spectune.load import acceptance, doubts, summary
 from spectune.load.body import Sender
 from spectune.load.facts import Facts
 from spectune.load.options import Options
 from spectune.load.quiet import until_done
 from spectune.load.record import Recorded, make_record
-from spectune.load.running import Task, load, pool_for
+from spectune.load.running import Run, Task, load, pool_for
 from spectune.load.speeds import Speeds
+from spectune.load.turns import take_turns
 from spectune.load.wire import Timeouts
 
 _GREEDY = Sampling(temperature=0.0, seed=1)
@@ -68,41 +71,82 @@ class HttpLoad:
             HostError: one of several processes of the load generator died.
         """
         started, load_before, before = self._clock.now(), self._load_average(), target.counters()
-        tell = _Throttled(progress, self._clock.monotonic)
-        task = Task(
-            target, cell, prompts, limits, lambda speeds: tell(partial(_words, speeds)), self._options, self._cores
-        )
-        run = load(task)
-        recorded, window = run.recorded, run.window
-        if run.lost:
-            detail = next((r.record.detail for r in reversed(recorded) if r.record.detail), "")
-            raise EngineFailure(
-                FailureKind.DIED_MEASURING,
-                f"the server stopped answering at {cell.label} ({detail})",
-                "Read the end of its log.",
-            )
+        run = load(self._task(target, cell, prompts, limits, _Throttled(progress, self._clock.monotonic)))
+        _need_alive([run], cell)
         after = self._settled(target)
+        return self._measurement(_Taken(cell, started, load_before, before, after, (run,), run.stopped))
+
+    def duel(
+        self,
+        targets: tuple[Target, Target],
+        cell: Cell,
+        prompts: Iterator[Prompt],
+        limits: Limits,
+        progress: Callable[[str], None],
+    ) -> tuple[MeasuredCell, MeasuredCell]:
+        """See the port. Closed loops only.
+
+        Raises:
+            EngineFailure: DIED_MEASURING, when one of the servers stops answering altogether.
+            InputError: an open loop, or a prompt cannot be sent.
+        """
+        if cell.level.kind is LevelKind.RATE:
+            raise InputError("servers can't take turns at a rate: requests arrive whether or not it is their turn")
+        started, load_before = self._clock.now(), self._load_average()
+        before = [target.counters() for target in targets]
+        tell = _Throttled(progress, self._clock.monotonic)
+        first, second = (self._task(target, cell, prompts, limits, tell) for target in targets)
+        turns = take_turns(first, second, self._clock.monotonic)
+        runs = (turns.first, turns.second)
+        for its in runs:
+            _need_alive(its, cell)
+        after = [self._settled(target) for target in targets]
+        one, other = (
+            self._measurement(_Taken(cell, started, load_before, b, a, its, turns.stopped))
+            for b, a, its in zip(before, after, runs, strict=True)
+        )
+        return one, other
+
+    def _task(self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, tell: _Throttled) -> Task:
+        def heard(speeds: Speeds) -> None:
+            tell(partial(_words, speeds))
+
+        return Task(target, cell, prompts, limits, heard, self._options, self._cores)
+
+    def _measurement(self, taken: _Taken) -> MeasuredCell:
+        runs, cell, slo = taken.runs, taken.cell, self._options.slo
+        recorded = [r for run in runs for r in run.recorded]
+        windows = [run.window for run in runs]
         kept = summary.steady(recorded)
-        metrics = summary.request_metrics(kept) | summary.window_metrics(recorded, window, self._options.slo)
-        in_flight = summary.mean_in_flight((r.record for r in recorded), window)
+        whole = summary.window_metrics(recorded, windows[0], slo) if len(runs) == 1 else _of_turns(runs, slo)
+        metrics = summary.request_metrics(kept) | whole
+        in_flight = summary.weighted(
+            [summary.mean_in_flight((r.record for r in run.recorded), run.window) for run in runs], windows
+        )
+        thinking = summary.weighted([summary.mean_going_on(run.thought, run.window) for run in runs], windows)
+        lags = [run.watched.lag_s for run in runs]
         facts = Facts(
-            cell, kept, recorded, metrics, in_flight, before, after, run.watched.lag_s, run.watched.cpu_share,
-            self._cores, load_before, window, summary.mean_going_on(run.thought, window), run.overflowed, run.cut_off,
+            cell, kept, recorded, metrics, in_flight, taken.before, taken.after,
+            (sum(mean for mean, _ in lags) / len(lags), max(worst for _, worst in lags)),
+            max(run.watched.cpu_share for run in runs), self._cores, taken.load_average,
+            summary.Window(windows[0].opened_ns, windows[-1].closed_ns), thinking,
+            any(run.overflowed for run in runs), sum(run.cut_off for run in runs),
         )  # fmt: skip
         measurement = Measurement(
             cell=cell,
-            started_unix=started,
-            window_s=window.seconds,
+            started_unix=taken.started,
+            window_s=(windows[-1].closed_ns - windows[0].opened_ns) / 1e9,
             metrics=metrics,
             by_domain=summary.split(kept, summary.request_metrics),
             requests=dict(Counter(r.record.outcome for r in recorded)),
             in_flight=in_flight,
-            acceptance=acceptance.from_counters(before, after) or acceptance.from_requests(r.record for r in kept),
+            acceptance=acceptance.from_counters(taken.before, taken.after)
+            or acceptance.from_requests(r.record for r in kept),
             acceptance_by_domain=_acceptance_by_domain(kept),
-            counters_before=before,
-            counters_after=after,
-            load_average=(load_before, self._load_average()),
-            stopped=run.stopped,
+            counters_before=taken.before,
+            counters_after=taken.after,
+            load_average=(taken.load_average, self._load_average()),
+            stopped=taken.stopped,
             doubts=doubts.doubts(facts),
         )
         return MeasuredCell(measurement, tuple(r.record for r in recorded))
@@ -137,6 +181,36 @@ class HttpLoad:
                 return Answer(prompt.id, done.text, record.finish_reason, error)
 
             return tuple(await asyncio.gather(*map(one, prompts)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a measurement is made of; several runs where a server took turns with another."""
+
+    cell: Cell
+    started: float
+    load_average: float
+    before: Counters | None
+    after: Counters | None
+    runs: Sequence[Run]
+    stopped: str
+
+
+def _of_turns(runs: Sequence[Run], slo: Slo | None) -> dict[MetricName, Estimate]:
+    return summary.turn_metrics([(run.recorded, run.window) for run in runs], slo)
+
+
+def _need_alive(runs: Sequence[Run], cell: Cell) -> None:
+    """Raises EngineFailure where the server stopped answering."""
+    lost = next((run for run in runs if run.lost), None)
+    if lost is None:
+        return
+    detail = next((r.record.detail for r in reversed(lost.recorded) if r.record.detail), "")
+    raise EngineFailure(
+        FailureKind.DIED_MEASURING,
+        f"the server stopped answering at {cell.label} ({detail})",
+        "Read the end of its log.",
+    )
 
 
 def _acceptance_by_domain(kept: list[Recorded]) -> dict[str, Any]:

@@ -92,6 +92,34 @@ def window_metrics(recorded: Sequence[Recorded], window: Window, slo: Slo | None
     return _present(estimates)
 
 
+def turn_metrics(
+    turns: Sequence[tuple[Sequence[Recorded], Window]], slo: Slo | None = None
+) -> dict[MetricName, Estimate]:
+    """The same over the turns of a server that takes turns with another; every turn is one block."""
+    counted = [(recorded, window) for recorded, window in turns if window.seconds > 0]
+    tokens, finished, good = [], [], []
+    for recorded, window in counted:
+        edges = np.array([window.opened_ns, window.closed_ns], dtype=np.float64)
+        tokens.append(sum(float(_tokens_in(r, edges)[0]) for r in recorded) / window.seconds)
+        served = [r.record for r in recorded if r.record.outcome is Outcome.OK]
+        finished.append(sum(window.opened_ns <= r.end_ns <= window.closed_ns for r in served) / window.seconds)
+        if slo:
+            good.append(sum(r.phase is Phase.STEADY and slo.is_met(r) for r in served) / window.seconds)
+    return _present(
+        {
+            MetricName.AGGREGATE_SPEED: intervals.mean(tokens),
+            MetricName.REQUEST_RATE: intervals.mean(finished),
+            MetricName.GOODPUT: intervals.mean(good) if slo else None,
+        }
+    )
+
+
+def weighted(values: Sequence[float], windows: Sequence[Window]) -> float:
+    """Mean of one value a window, weighted by the windows' lengths."""
+    total = sum(window.seconds for window in windows)
+    return sum(v * w.seconds for v, w in zip(values, windows, strict=True)) / total if total > 0 else 0.0
+
+
 def _present(estimates: Mapping[MetricName, Estimate | None]) -> dict[MetricName, Estimate]:
     """Those that are known. No time and no speed is below 0, though an interval of two values may reach there."""
     return {
