@@ -142,7 +142,8 @@ def _speeds(data: ReportData, shown: list[CandidateData], temperature: float | N
     table = Table(
         title=Text(title, style="bold"), box=HORIZONTALS, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False
     )
-    table.add_column("candidate", overflow="fold")
+    table.add_column("candidate", overflow="fold", min_width=14)
+    stacked = len(cells) > SIDE_BY_SIDE
     for cell in cells:
         table.add_column(cell.level_label, justify="right", no_wrap=True)
     table.add_column("accept\nlength", justify="right")
@@ -153,7 +154,7 @@ def _speeds(data: ReportData, shown: list[CandidateData], temperature: float | N
     for candidate in shown:
         row = next((r for r in candidate.acceptance if r.temperature == temperature and not r.domain), None)
         length = words.NOTHING if row is None or row.length is None else f"{row.length:.2f}"
-        texts = [_speed(candidate, cell.key) for cell in cells] + [Text(length)]
+        texts = [_speed(candidate, cell.key, stacked) for cell in cells] + [Text(length)]
         if wide:
             room = candidate.room
             texts += [Text(words.count(room.kv_tokens)), Text(words.size(room.kv_bytes)), Text(_numbers(candidate))]
@@ -162,10 +163,11 @@ def _speeds(data: ReportData, shown: list[CandidateData], temperature: float | N
     return table
 
 
-def _speed(candidate: CandidateData, key: str) -> Text:
+def _speed(candidate: CandidateData, key: str, stacked: bool) -> Text:
+    """Per-user speed, and the aggregate beside it or, where many levels share the line, below."""
     cell = next(cell for cell in candidate.cells if cell.cell == key)
     together = words.number(cell.aggregate.value) if cell.aggregate else words.NOTHING
-    return Text(f"{words.plus_minus(cell.per_user)}").append(f" {together:>5}", "dim")
+    return Text(f"{words.plus_minus(cell.per_user)}").append(f"\n{together}" if stacked else f" {together:>5}", "dim")
 
 
 def _numbers(candidate: CandidateData) -> str:
@@ -184,3 +186,7 @@ def _notes(data: ReportData) -> RenderableType:
     if running:
         table.add_row(Text("-"), Text(f"Trial {running[-1]} has not ended."))
     return Group(Text("before you believe it", style="bold"), table)
+
+
+SIDE_BY_SIDE = 3
+"""Levels whose two speeds fit on one line."""

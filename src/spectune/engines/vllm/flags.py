@@ -17,9 +17,6 @@ from typing import Any, Literal
 RECORDED = "0.32.0"
 """The version whose flags are recorded."""
 
-OLDEST = (0, 20)
-"""Older versions have another scheduler and other options of speculation."""
-
 Kind = Literal["switch", "integer", "number", "choice", "text", "json", "unknown"]
 Release = tuple[int, int]
 
@@ -93,6 +90,9 @@ def release(version: str | None) -> Release | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
+_RECORDED_RELEASE: Release = (0, 32)
+
+
 @dataclass(frozen=True, slots=True)
 class FlagTable:
     """The flags of one installed server.
@@ -112,7 +112,7 @@ class FlagTable:
     @property
     def release(self) -> Release:
         """Major and minor number, the recorded version's where it is not known."""
-        return release(self.version) or release(RECORDED) or OLDEST
+        return release(self.version) or _RECORDED_RELEASE
 
     def has(self, name: str) -> bool:
         return name in self.flags

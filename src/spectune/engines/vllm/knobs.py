@@ -85,13 +85,11 @@ def _allowed(knob: Knob) -> bool:
 def speculative_knob(key: Key) -> Knob:
     """A key of --speculative-config as a knob."""
     aliases = () if key.dotted else (f"{SPECULATIVE}.{key.key}",)
-    return Knob(
-        key.name, key.kind, key.default, key.low, key.high, key.choices, aliases=aliases, about=key.about
-    )
+    return Knob(key.name, key.kind, key.default, key.low, key.high, key.choices, aliases=aliases, about=key.about)
 
 
 def knobs(table: FlagTable) -> dict[str, Knob]:
-    """Canonical name -> knob, of every flag that the server has and of every key of speculation that its version has."""
+    """Canonical name -> knob, of every flag that the server has and of every key of speculation in its version."""
     found = {flag.name: knob_of(flag) for flag in table.flags.values()}
     return found | {key.name: speculative_knob(key) for key in KEYS if key.since <= table.release}
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from spectune.domain.errors import InputError
 from spectune.domain.knobs import Knob, KnobKind, KnobValue, Settings
 from spectune.engines.vllm.flags import RECORDED, Flag, FlagTable, load
-from spectune.engines.vllm.knobs import SPECULATIVE, knob_of, speculative_knob
-from spectune.engines.vllm.speckeys import by_name
+from spectune.engines.vllm.knobs import knob_of, speculative_knob
+from spectune.engines.vllm.speckeys import METHOD, SPECULATIVE, by_name
 
 OTHER_NAMES: Mapping[str, str] = {
     "mem-fraction-static": "gpu-memory-utilization",
@@ -59,7 +59,7 @@ def canonical(settings: Settings, where: str, table: FlagTable, exact: bool = Fa
     result: dict[str, KnobValue] = {}
     spelt: dict[str, str] = {}
     for written, value in settings.items():
-        name, negated, knob, flag = _known(written, where, table)
+        name, negated, knob, flag = _known(written, where, table, exact)
         if exact and written != name:
             raise InputError(f"{where}: '{written}' is called '{name}' here", f"Write '{name}'.")
         if name in result:
@@ -89,11 +89,11 @@ def arguments(name: str, value: KnobValue, table: FlagTable) -> tuple[str, ...]:
     return (f"--{name}", str(value))
 
 
-def _known(written: str, where: str, table: FlagTable) -> tuple[str, bool, Knob, Flag | None]:
+def _known(written: str, where: str, table: FlagTable, exact: bool) -> tuple[str, bool, Knob, Flag | None]:
     """Canonical name, whether its negation was written, knob, and the flag where it is one of its own."""
     bare = written.strip().lstrip("-")
     key = by_name(bare)
-    if key is not None:
+    if key is not None and (exact or key.key != METHOD):  # a service's own method may be any
         return key.name, False, speculative_knob(key), None
     head, dot, rest = bare.partition(".")
     name = head.replace("_", "-")
@@ -113,6 +113,8 @@ def _instead(name: str, table: FlagTable) -> str:
     new = OTHER_NAMES.get(name)
     if new and table.has(new):
         return f"vLLM calls it '{new}'."
+    if table.has(name):
+        return f"'{name}' takes one value, and has no parts."
     if any(flag.name == name for flag in load()):
         return f"vLLM {RECORDED} has it, the installed server has not: remove it."
     return f"Did you mean '{difflib.get_close_matches(name, table.flags, n=1, cutoff=0)[0]}'?"
@@ -129,7 +131,7 @@ def _valued(knob: Knob, flag: Flag | None, value: KnobValue, what: str) -> KnobV
         return str(value)
     if knob.kind is KnobKind.SWITCH:
         return _switched(value, what)
-    if isinstance(value, bool) and knob.name.partition(".")[1] == "" and flag is not None:
+    if isinstance(value, bool) and (flag is not None or by_name(knob.name) is not None):
         raise InputError(f"{what} needs a value, got {str(value).lower()}")
     match knob.kind:
         case KnobKind.INTEGER | KnobKind.NUMBER:
@@ -177,6 +179,8 @@ def _numeric(kind: KnobKind, value: KnobValue, what: str) -> int | float:
     """A number; vLLM's suffixes for large ones ("32k" is 32000, "32K" is 32768) are understood."""
     wanted = "a whole number" if kind is KnobKind.INTEGER else "a number"
     text = str(value).strip()
+    if kind is KnobKind.INTEGER and re.fullmatch(r"[+-]?\d{1,30}", text):
+        return int(text)
     scaled = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([kKmMgGtT])", text) if kind is KnobKind.INTEGER else None
     try:
         number = float(scaled[1]) * _SUFFIXES[scaled[2]] if scaled else float(text)

@@ -14,7 +14,9 @@ from spectune.domain.knobs import KnobKind, KnobValue
 from spectune.engines.vllm.flags import Release
 
 SPECULATIVE = "speculative-config"
+GRAPH_MODE = "compilation-config.cudagraph_mode"
 SCHEDULE = "num_speculative_tokens_per_batch_size"
+REMEMBERED = "suffix_decoding_max_cached_requests"
 LOOKUP_MAX, LOOKUP_MIN = "prompt_lookup_max", "prompt_lookup_min"
 REJECTION, RATES, LENGTH = "rejection_sample_method", "synthetic_acceptance_rates", "synthetic_acceptance_length"
 DRAFT_TP, DRAFT_LOAD = "draft_tensor_parallel_size", "draft_load_config"
@@ -128,12 +130,12 @@ KEYS: tuple[Key, ...] = (
     Key("index_share_for_mtp_iteration", _SWITCH, frozenset({_M}), "MTP passes share the attention index"),
     Key("suffix_decoding_max_tree_depth", _INT, frozenset({_S}), "longest remembered continuation", 24, low=1),
     Key(
-        "suffix_decoding_max_cached_requests",
+        REMEMBERED,
         _INT,
         frozenset({_S}),
         "answers remembered over requests; 0 none, which repeated prompts need to be measured fairly",
         10000,
-        low=-1,
+        low=0,
     ),
     Key("suffix_decoding_max_spec_factor", _NUM, frozenset({_S}), "drafted tokens per matched token", 1.0, low=0),
     Key("suffix_decoding_min_token_prob", _NUM, frozenset({_S}), "least estimated chance of a token", 0.1, 0, 1),
