@@ -32,9 +32,9 @@ def test_reading_within_bounds(tmp_path: Path, content: bytes, limit: int, text:
     log.close()
 
 
-def test_the_tail_is_forty_lines_at_most(tmp_path: Path) -> None:
-    log = log_of(tmp_path, b"".join(b"line %d\n" % number for number in range(100)))
-    assert log.tail().splitlines() == [f"line {number}" for number in range(60, 100)]
+def test_the_tail_is_five_hundred_lines_at_most(tmp_path: Path) -> None:
+    log = log_of(tmp_path, b"".join(b"line %d\n" % number for number in range(600)))
+    assert log.tail().splitlines() == [f"line {number}" for number in range(100, 600)]
     log.close()
 
 

@@ -34,7 +34,7 @@ def test_a_virtual_environments_link_is_kept(tmp_path: Path) -> None:
 
 
 def test_version_and_help_are_asked() -> None:
-    found = python_engine.ask(Path(sys.executable), ("-m", "pytest"), "pytest")
+    found = python_engine.ask(Path(sys.executable), ("-m", "pytest"), ("no-such-engine", "pytest"))
     assert found.version == pytest.__version__
     assert "--maxfail" in found.help
 
@@ -43,24 +43,24 @@ def test_a_console_programs_python_is_asked(tmp_path: Path) -> None:
     script = tmp_path / "engine"
     script.write_text(f"#!{sys.executable}\nprint('usage: engine [--model-path X]')\n")
     script.chmod(0o755)
-    found = python_engine.ask(script, (), "pytest")
+    found = python_engine.ask(script, (), ("pytest",))
     assert (found.version, found.help) == (pytest.__version__, "usage: engine [--model-path X]\n")
     script.write_text("#!/bin/sh\nexit 3\n")
-    assert python_engine.ask(script, (), "pytest").version == ""
+    assert python_engine.ask(script, (), ("pytest",)).version == ""
 
 
 def test_a_missing_package_is_named() -> None:
     with pytest.raises(InputError, match="no-such-engine is not installed in"):
-        python_engine.ask(Path(sys.executable), (), "no-such-engine")
+        python_engine.ask(Path(sys.executable), (), ("no-such-engine",))
 
 
 def test_what_does_not_run_is_the_hosts_failure(tmp_path: Path) -> None:
     broken = tmp_path / "engine"
     broken.write_text("")
     with pytest.raises(HostError, match="cannot start"):
-        python_engine.ask(broken, (), "pytest")
+        python_engine.ask(broken, (), ("pytest",))
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 9\n")
     slow.chmod(0o755)
     with pytest.raises(HostError, match="did not answer within"):
-        python_engine.ask(slow, (), "pytest", timeout_s=0.2)
+        python_engine.ask(slow, (), ("pytest",), timeout_s=0.2)

@@ -11,8 +11,10 @@ from pathlib import Path
 from spectune.domain.errors import HostError
 
 READ_LIMIT = 4 << 20
-TAIL_LIMIT = 8 << 10
-_TAIL_LINES = 40
+TAIL_LIMIT = 64 << 10
+"""A cause is named from it: a traceback through a serving engine alone fills several kilobytes."""
+
+_TAIL_LINES = 500
 _RESERVE = 64 << 10
 _NAME_LENGTH = 120
 

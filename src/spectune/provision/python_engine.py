@@ -63,34 +63,40 @@ def find(binary: str, program: str, env: Mapping[str, str] = os.environ) -> Path
 
 
 def ask(
-    binary: Path, entry: Sequence[str], package: str, need_help: bool = True, timeout_s: float = _HELP_TIMEOUT_S
+    binary: Path,
+    entry: Sequence[str],
+    packages: Sequence[str],
+    help_flag: str = "--help",
+    timeout_s: float = _HELP_TIMEOUT_S,
 ) -> Installed:
     """What is installed.
 
     Args:
-        package: distribution whose version counts.
-        need_help: also ask the server for its flags, which imports all of it.
+        packages: distributions by which the engine comes; the first one that is there counts.
+        help_flag: with which the server lists its flags, for which it imports all of itself; "" does not ask.
 
     Raises:
         InputError: the package is not in that Python.
         HostError: the program can't be run.
     """
-    version = _version(binary, package)
-    text = _run([str(binary), *entry, "--help"], timeout_s).stdout if need_help else ""
+    version = _version(binary, packages)
+    text = _run([str(binary), *entry, help_flag], timeout_s).stdout if help_flag else ""
     return Installed(binary, tuple(entry), version, text if "--" in text else "")
 
 
-def _version(binary: Path, package: str) -> str:
+def _version(binary: Path, packages: Sequence[str]) -> str:
     python = binary if "python" in binary.name else _interpreter(binary)
     if python is None:
         return ""
-    done = _run([str(python), "-c", _VERSION, package], 60.0)
-    if done.returncode != 0:
-        raise InputError(
-            f"{package} is not installed in {python}",
-            f"Name the Python of the environment that it is installed in: {python} -m pip show {package} must find it.",
-        )
-    return done.stdout.strip()
+    for package in packages:
+        done = _run([str(python), "-c", _VERSION, package], 60.0)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    first = packages[0]
+    raise InputError(
+        f"{first} is not installed in {python}",
+        f"Name the Python of the environment that it is installed in: {python} -m pip show {first} must find it.",
+    )
 
 
 def _interpreter(script: Path) -> Path | None:

@@ -22,6 +22,8 @@ def hit(text: str) -> str:
 RECORDED = {
     "import-at-draft-capture": (K.MISSING_LIBRARY, "module deep_gemm"),
     "no-processor": (K.MODEL_BROKEN, "/models/q35 has no image processor"),
+    "full-batch-mask": (K.EXITED, "the mask of a full batch is larger than its buffer"),
+    "no-flashinfer-sampling": (K.EXITED, "SGLang needs FlashInfer (top_k_renorm_probs)"),
 }
 CONSTRUCTED: tuple[tuple[str, str, FailureKind, str], ...] = (
     (

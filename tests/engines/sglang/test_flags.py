@@ -10,6 +10,7 @@ from spectune.domain.knobs import KnobKind
 from spectune.engines.sglang import SGLang, parse_help
 from spectune.engines.sglang.flags import RECORDED, Flag, load, nearest, older, table
 from spectune.engines.sglang.methods import ALGORITHMS
+from tests.engines.sglang.recorded import CASES
 
 
 def help_of(version: str) -> str:
@@ -143,3 +144,10 @@ def test_knobs(name: str, kind: KnobKind, low: float | None, default: object) ->
 def test_old_spellings_are_aliases() -> None:
     assert SGLang(version="0.5.15").knobs["cuda-graph-max-bs-decode"].aliases == ("cuda-graph-max-bs",)
     assert SGLang(version="0.5.23").knobs["cuda-graph-max-bs-decode"].aliases == ()
+
+
+def test_the_real_help_lists_the_recorded_flags() -> None:
+    listed = parse_help((CASES / "help.txt").read_text("utf-8"))
+    hidden = {"forward-pass-metrics-ipc-name", "forward-pass-metrics-worker-id", "speculative-dflash-draft-window-size"}
+    assert {flag.name for flag in load("0.5.15")} - listed == hidden
+    assert "no-such-flag" not in listed

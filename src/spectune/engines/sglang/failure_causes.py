@@ -316,6 +316,19 @@ CAUSES: tuple[Cause, ...] = (
         "This is a fault of SGLang with these settings; try another attention-backend, depth or version.",
     ),
     _cause(
+        r"custom_mask\[: spec_info\.custom_mask\.shape\[0\]\] = spec_info\.custom_mask",
+        _EXIT,
+        "triton attention failed at a verify step with every request slot taken: the mask of a full batch is larger than "
+        "its buffer",
+        "A fault of SGLang 0.5.15: use another attention-backend, or keep the load below max-running-requests.",
+    ),
+    _cause(
+        r"module 'flashinfer\.sampling' has no attribute '(\w{1,60})'",
+        _EXIT,
+        "SGLang needs FlashInfer ({1}) to sample under speculation",
+        "Install the FlashInfer that this SGLang asks for; without it speculation works at temperature 0 only.",
+    ),
+    _cause(
         rf"Scheduler hit an exception: Traceback{_LAST_LINE}",
         _EXIT,
         "SGLang's scheduler stopped at an error: {1}",
