@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import httpx
 
+from spectune import __version__
 from spectune.assemble.clock import SystemClock
+from spectune.assemble.engines import KITS
+from spectune.domain.asked import Asked
+from spectune.domain.bench_run import BenchRun
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Counters, Evidence, Launch, ListenerOwner, Page, Seen
+from spectune.domain.deployment import Counters, Evidence, Launch, ListenerOwner, Page, Seen, Service
 from spectune.domain.errors import HostError, InputError
 from spectune.domain.finding import Verification
+from spectune.domain.measurement import Slo
 from spectune.domain.ports import Engine, Limits, PromptSource, Target
+from spectune.domain.redaction import redact_text
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, Sampling
-from spectune.engines.llamacpp.adapter import LlamaCpp
+from spectune.load.body import Api
 from spectune.load.generator import HttpLoad
+from spectune.load.options import Options
 from spectune.provision import hardware
 from spectune.verify import gate
-from spectune.verify.asked import Asked, Observed, ProbeAnswers
+from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.workload import WithNonce
 
 _PAGE_TIMEOUT_S = 5.0
-_LLAMACPP_PAGES = ("/health", "/v1/models", "/props", "/slots", "/metrics")
 _PROBES = 6
 
 NEEDS_OUR_PROCESS = frozenset(
@@ -42,78 +49,180 @@ class Endpoint:
         url: base URL, without /v1.
         model_id: name to send; from /v1/models unless given.
         engine: adapter that reads its pages; None where none knows them.
+        paths: pages that it tells of itself.
         headers: for every request.
+        keep_alive: see Launch.
+        insecure: do not check the certificate of https.
     """
 
     url: str
     model_id: str
     engine: Engine | None
+    paths: tuple[str, ...]
     headers: Mapping[str, str]
+    keep_alive: bool
+    insecure: bool = False
 
-    def pages(self, paths: Sequence[str] = _LLAMACPP_PAGES) -> dict[str, Page]:
-        return _fetch(self.url, paths, self.headers)
+    def evidence(self) -> Evidence:
+        return _evidence(_fetch(self.url, self.paths, self.headers, self.insecure))
 
-    def seen(self, paths: Sequence[str] = _LLAMACPP_PAGES) -> Seen:
-        return self.engine.read(_evidence(self.pages(paths))) if self.engine else Seen()
+    def seen(self, paths: Sequence[str] = ()) -> Seen:
+        pages = _fetch(self.url, paths or self.paths, self.headers, self.insecure)
+        return self.engine.read(_evidence(pages)) if self.engine else Seen()
 
     def target(self) -> Target:
         def counters() -> Counters | None:
             return self.seen(("/metrics",)).counters
 
-        return Target(self.url, self.model_id, counters, self.headers, keep_alive=self.engine is None)
+        return Target(self.url, self.model_id, counters, self.headers, self.keep_alive)
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What to measure on an endpoint."""
+    """What to measure on an endpoint, and how to ask.
 
-    concurrency: tuple[int, ...]
+    Attributes:
+        levels: load levels, each measured at every temperature.
+        temperatures: None is the server's own.
+        seconds, precision: see Limits.
+        ignore_eos: answers of fixed length.
+        slo: what goodput counts.
+        api: "chat" or "completions".
+    """
+
+    levels: tuple[Level, ...]
     temperatures: tuple[float | None, ...]
     seconds: float
     precision: float
+    ignore_eos: bool = False
+    slo: Slo | None = None
+    api: str = Api.CHAT.value
     seed: int = 1
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         return tuple(
-            Cell(Level(users), Sampling(temperature, seed=self.seed))
-            for users in self.concurrency
+            Cell(level, Sampling(temperature, seed=self.seed, ignore_eos=self.ignore_eos))
+            for level in self.levels
             for temperature in self.temperatures
         )
 
+    @property
+    def flattering_cells(self) -> tuple[Cell, ...]:
+        """The same levels, sampled in the way that flatters speculation."""
+        return tuple(Cell(level, Sampling(0.0, seed=self.seed, ignore_eos=True)) for level in self.levels)
 
-def look(url: str, model: str | None, api_key: str | None) -> Endpoint:
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who hears how a load test goes.
+
+    Attributes:
+        progress: a cell and news of it, a few times a second.
+        measured: a cell of what was asked is done.
+        flattered: a flattering cell is done.
+    """
+
+    progress: Callable[[Cell, str], None]
+    measured: Callable[[MeasuredCell], None]
+    flattered: Callable[[MeasuredCell], None] = field(default=lambda cell: None)
+
+
+def look(
+    url: str,
+    model: str | None,
+    api_key: str | None,
+    headers: Mapping[str, str] | None = None,
+    insecure: bool = False,
+) -> Endpoint:
     """Finds out what serves at a URL.
+
+    Args:
+        headers: for every request, besides the API key's.
+        insecure: do not check the certificate of https.
 
     Raises:
         InputError: the URL is none, or several models are served and none was named.
         HostError: nothing answers.
     """
     base = url.rstrip("/").removesuffix("/v1")
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    pages = _fetch(base, _LLAMACPP_PAGES, headers)
+    sent = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    sent |= headers or {}
+    paths = tuple(dict.fromkeys(path for kit in KITS.values() for path in kit.pages))
+    failures: list[str] = []
+    pages = _fetch(base, paths, sent, insecure, failures)
+    shown = redact_text(base)
     if all(page.status == 0 for page in pages.values()):
-        raise HostError(f"nothing answers at {base}", "Is the server running, and the port right?")
-    engine = LlamaCpp() if "llamacpp:" in pages["/metrics"].body or "llama" in pages["/v1/models"].body else None
-    model_id = (
-        model or (engine.read(_evidence(pages)).model_id if engine else None) or _only_model(base, pages["/v1/models"])
+        reason = next(filter(None, failures), "")
+        advice = "Is the server running, and the port right?"
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            advice = "--insecure takes a certificate that cannot be checked."
+        raise HostError(f"nothing answers at {shown}{f': {reason}' if reason else ''}", advice)
+    kit, engine = next(((kit, found) for kit in KITS.values() if (found := kit.recognises(pages))), (None, None))
+    told = engine.read(_evidence(pages)).model_id if engine else None
+    return Endpoint(
+        url=base,
+        model_id=model or told or _only_model(shown, pages["/v1/models"]),
+        engine=engine,
+        paths=kit.pages if kit else ("/v1/models",),
+        headers=sent,
+        keep_alive=kit.keep_alive if kit else True,
+        insecure=insecure,
     )
-    return Endpoint(base, model_id, engine, headers)
+
+
+def new_run(endpoint: Endpoint, what: Bench, prompts: PromptSource) -> BenchRun:
+    """The run that is about to be measured, without cells; the server is asked what it is."""
+    seen = endpoint.seen()
+    return BenchRun(
+        spectune=__version__,
+        started_unix=SystemClock().now(),
+        url=redact_text(endpoint.url),
+        model=endpoint.model_id,
+        engine=endpoint.engine.name if endpoint.engine else "",
+        engine_version=seen.version or "",
+        method=seen.method,
+        depth=seen.depth,
+        client=hardware.describe(),
+        workload=prompts.info,
+        api=what.api,
+        seconds=what.seconds,
+        precision=what.precision,
+        slo=what.slo,
+    )
 
 
 def bench(
-    endpoint: Endpoint, what: Bench, prompts: PromptSource, progress: Callable[[str], None]
-) -> tuple[MeasuredCell, ...]:
-    """Measures every cell, with prompts that the server has never seen."""
-    load = _load()
+    endpoint: Endpoint, what: Bench, prompts: PromptSource, listener: Listener, flattering: PromptSource | None = None
+) -> None:
+    """Measures every cell, with prompts that the server has never seen, and tells the listener of each.
+
+    Args:
+        flattering: prompts that flatter; each level is then measured with them too, before the cells of the workload.
+            They are repeated word for word, as those who publish such figures repeat them.
+
+    Raises:
+        EngineFailure: the server stopped answering; what was measured before has been told.
+        InputError: a level and the prompts make no schedule.
+    """
+    load = _load(endpoint, what)
     fresh = WithNonce(prompts, os.urandom(4).hex())
+    limits = Limits(what.seconds, what.precision)
+
+    def measure(cell: Cell, source: PromptSource, lane: int, lanes: int) -> MeasuredCell:
+        def progress(news: str) -> None:
+            listener.progress(cell, news)
+
+        progress("")
+        return load.measure(endpoint.target(), cell, source.deal(lane, lanes), limits, progress)
+
     cells = what.cells
-    return tuple(
-        load.measure(
-            endpoint.target(), cell, fresh.deal(lane, len(cells) + 1), Limits(what.seconds, what.precision), progress
-        )
-        for lane, cell in enumerate(cells, start=1)
-    )
+    for number, (level, flattered) in enumerate(zip(what.levels, what.flattering_cells, strict=True), start=1):
+        if flattering is not None:
+            listener.flattered(measure(flattered, flattering, number, len(what.levels) + 1))
+        for lane, cell in enumerate(cells, start=1):
+            if cell.level == level:
+                listener.measured(measure(cell, fresh, lane, len(cells) + 1))
 
 
 def verify(
@@ -129,41 +238,58 @@ def verify(
     depth = depth or seen.depth or (0 if method is Method.NONE else 1)
     candidate = Candidate(Speculation(method, depth))
     cell = Cell(Level(1), Sampling(temperature=0.0))
-    launch = Launch((), {}, endpoint.url, "/health", _LLAMACPP_PAGES, "/metrics", endpoint.model_id)
-    asked = Asked(candidate, candidate, launch, (cell,), 0.0)
+    launch = Launch((), {}, endpoint.url, "/health", endpoint.paths, "/metrics", endpoint.model_id)
+    service = Service(endpoint.engine.name if endpoint.engine else "", "", "", {}, {}, "", 0, endpoint.model_id)
+    asked = Asked(service, candidate, candidate, launch, (cell,), 0.0)
     fresh = WithNonce(prompts, os.urandom(4).hex())
-    load = _load()
+    load = _load(endpoint)
     progress("asking for greedy answers")
     answers = load.ask(endpoint.target(), islice(fresh.deal(0, 2), _PROBES), concurrency=1)
     measured = load.measure(endpoint.target(), cell, fresh.deal(1, 2), Limits(5.0, 0.05), progress)
-    evidence = _evidence(endpoint.pages())
-    observed = Observed(evidence, endpoint.seen())
+    observed = Observed(endpoint.evidence(), endpoint.seen())
     found = gate.before_measuring(asked, observed, (ProbeAnswers(answers),)) + gate.after_measuring(
         asked, observed, {cell.key: measured}
     )
     return Verification(tuple(finding for finding in found.findings if finding.check not in NEEDS_OUR_PROCESS))
 
 
-def _load() -> HttpLoad:
-    return HttpLoad(SystemClock(), hardware.load_average, hardware.usable_cores())
+def _load(endpoint: Endpoint, what: Bench | None = None) -> HttpLoad:
+    tls = None
+    if endpoint.insecure:
+        tls = ssl.create_default_context()
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    options = Options(api=Api(what.api), slo=what.slo, ssl=tls) if what else Options(ssl=tls)
+    return HttpLoad(SystemClock(), hardware.load_average, hardware.usable_cores(), options=options)
 
 
 def _evidence(pages: Mapping[str, Page]) -> Evidence:
     return Evidence("", pages, ListenerOwner.UNKNOWN)
 
 
-def _fetch(base: str, paths: Sequence[str], headers: Mapping[str, str]) -> dict[str, Page]:
+def _fetch(
+    base: str, paths: Sequence[str], headers: Mapping[str, str], insecure: bool, failures: list[str] | None = None
+) -> dict[str, Page]:
+    """The pages; one that cannot be fetched has status 0, and why is added to the failures."""
     pages = {}
+    # For http they would be read in vain, 0.1 s each time.
+    authorities = base.lower().startswith("https:") and not insecure
     try:
-        with httpx.Client(base_url=base, headers=dict(headers), timeout=_PAGE_TIMEOUT_S, trust_env=False) as client:
+        with httpx.Client(
+            base_url=base, headers=dict(headers), timeout=_PAGE_TIMEOUT_S, trust_env=False, verify=authorities
+        ) as client:
             for path in paths:
                 try:
                     answer = client.get(path)
                     pages[path] = Page(answer.status_code, answer.text)
-                except httpx.HTTPError:
+                except httpx.UnsupportedProtocol:
+                    raise
+                except httpx.HTTPError as error:
                     pages[path] = Page(0, "")
+                    if failures is not None:
+                        failures.append(str(error))
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise InputError(f"not the URL of a server: {base}", "It looks like http://host:8000") from error
+        raise InputError(f"not the URL of a server: {redact_text(base)}", "It looks like http://host:8000") from error
     return pages
 
 

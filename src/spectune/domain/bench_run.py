@@ -20,6 +20,9 @@ from spectune.domain.workload import Sampling, WorkloadInfo
 FORMAT = 1
 """Version of the form of saved runs."""
 
+RUN_SD = 0.015
+"""How much one run of a server differs from its next by itself, standard deviation of the log: the judge's prior."""
+
 
 @dataclass(frozen=True, slots=True)
 class BenchRun:
@@ -131,12 +134,14 @@ class ComparedLevel:
         sampling: of the first run, or of the run that has the level.
         differences: one a metric; empty where only one run has the level.
         note: why it is not compared, or what to know about it; "" where there is nothing.
+        doubts: names of the doubts that either run has here.
     """
 
     level: str
     sampling: Sampling
     differences: tuple[Difference, ...] = ()
     note: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr, stdtrit
 
 from spectune.domain.bench_run import (
+    RUN_SD,
     Basis,
     BenchRun,
     ComparedLevel,
@@ -36,10 +37,6 @@ from spectune.domain.measurement import Measurement, Outcome, Phase, RequestReco
 from spectune.domain.metrics import METRICS, MetricName
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Sampling
-from spectune.judge.noise import DEPLOYMENT_SD
-
-RUN_SD = DEPLOYMENT_SD
-"""How much a run of the same server differs from the next by itself, standard deviation of the log; see judge.noise."""
 
 LEAST_PAIRS = 8
 """With fewer shared prompts the values of all requests say more than the pairs."""
@@ -217,7 +214,8 @@ def _level(old: MeasuredCell | None, new: MeasuredCell | None, rules: _Rules) ->
             word = Word.NO_DIFFERENCE_SHOWN
             differences.append(Difference(metric, before, after, word, found.basis, found.ratio, found.p_value))
     note = "; ".join(filter(None, (other, unusable)))
-    return ComparedLevel(a.cell.level.label, a.cell.sampling, tuple(differences), note)
+    doubts = tuple(dict.fromkeys(doubt.name for doubt in (*a.doubts, *b.doubts)))
+    return ComparedLevel(a.cell.level.label, a.cell.sampling, tuple(differences), note, doubts)
 
 
 def _other_sampling(a: Sampling, b: Sampling) -> str:

@@ -1,0 +1,75 @@
+"""`spectune bench` as a load tester on a real llama-server that somebody else started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from spectune.deploy.listeners import free_port
+from tests.end_to_end.conftest import Desk
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def url(llama_server: Path, tiny_pair: tuple[Path, Path], tmp_path: Path) -> Iterator[str]:
+    """A server on the tiny target that drafts from what it has seen."""
+    port = free_port("127.0.0.1")
+    command = [str(llama_server), "-m", str(tiny_pair[0]), "--port", str(port), "-c", "4096", "-np", "2", "-t", "1"]
+    with (tmp_path / "server.log").open("wb") as log:
+        process = subprocess.Popen([*command, "--metrics", "--spec-type", "ngram-simple"], stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 30
+        while not _ready(f"http://127.0.0.1:{port}"):
+            assert time.monotonic() < end, (tmp_path / "server.log").read_text()[-2000:]
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_a_run_is_saved_and_does_not_differ_from_itself(desk: Desk, url: str) -> None:
+    done = desk.run(
+        "bench", url, "--concurrency", "2", "--rates", "8", "--arrival", "constant", "--seconds", "2",
+        "--max-tokens", "16", "--slo", "ttft<30", "--save", "run.json", "--records",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "8 req/s constant, model's own sampling" in done.stdout
+    saved = json.loads((desk.folder / "run.json").read_text())
+    assert saved["engine"] == "llama.cpp"
+    assert saved["engine_version"]
+    assert len(saved["records"]["r8constant Tdefault"]) >= 8
+
+    compared = desk.run("bench", "compare", "run.json", "run.json", "--json")
+    assert compared.returncode == 0, compared.stderr
+    differences = [d for level in json.loads(compared.stdout)["levels"] for d in level["differences"]]
+    assert {"per_user_tok_s", "ttft_s", "goodput_requests_s"} <= {d["metric"] for d in differences}
+    assert {d["word"] for d in differences} == {"no difference shown"}
+    assert all(d["ratio"]["value"] == 1 for d in differences if d["ratio"])
+
+
+def test_what_flatters_is_set_beside_the_workload(desk: Desk, url: str) -> None:
+    done = desk.run(
+        "bench", url, "--concurrency", "1", "--seconds", "2", "--max-tokens", "32", "--compare-workloads", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (level,) = found["levels"]
+    assert level["flattering"]["value"] > 10
+    assert level["asked"]["value"] > 10
+    assert level["ratio"]["value"] == pytest.approx(level["flattering"]["value"] / level["asked"]["value"])
+    assert found["meaning"]
