@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from spectune.deploy.marks import end_all, marked
 from spectune.deploy.pages import Pages
 from spectune.deploy.readiness import await_ready
 from spectune.domain.deployment import Evidence, Exit, Launch
+from spectune.domain.errors import HostError
 from spectune.domain.ports import Clock, Running
 
 GRACE_S = 10.0
@@ -55,6 +56,7 @@ class LocalProcesses:
             cleanup.callback(log.close)
             pages = Pages(launch.url, self._clock, launch.headers)
             cleanup.callback(pages.close)
+            _put(launch.files)
             server = Guarded(launch, mark, log, self._grace_s)
             cleanup.callback(self._await_free, place)
             cleanup.callback(server.stop, self._clock)
@@ -79,6 +81,24 @@ class LocalProcesses:
         deadline = self._clock.monotonic() + _PORT_LIMIT_S
         while holder(place) == UNKNOWN_PROGRAM and self._clock.monotonic() < deadline:
             self._clock.sleep(_PORT_POLL_S)
+
+
+def _put(files: Mapping[str, str]) -> None:
+    """Writes what the command line names and is not there yet.
+
+    Raises:
+        HostError: a file can't be written.
+    """
+    for name, text in files.items():
+        path = Path(name)
+        if path.is_file():
+            continue
+        try:
+            beginning = path.with_name(f"{path.name}.{os.getpid()}")
+            beginning.write_text(text, encoding="utf-8")
+            beginning.replace(path)
+        except OSError as error:
+            raise HostError(f"cannot write {path}: {error.strerror}", "The server reads it at its start.") from error
 
 
 class LocalRunning:

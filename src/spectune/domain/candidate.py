@@ -43,6 +43,9 @@ class Speculation:
         topk: branches per drafted position; 1 is a chain.
         draft_model: path or name of the draft model, where the method needs one.
         settings: settings of the method in the engine's spelling ("spec-ngram-simple-size-n": 4).
+        schedule: depth by load: (requests, depth) says that from so many running requests on this depth counts, 0 being
+            no drafts; sorted, the first counts for fewer requests too. Empty where the depth is always `depth`, which
+            otherwise is the largest of them.
     """
 
     method: Method = Method.NONE
@@ -50,15 +53,25 @@ class Speculation:
     topk: int = 1
     draft_model: str | None = None
     settings: Settings = field(default_factory=dict)
+    schedule: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def depths(self) -> frozenset[int]:
+        """Every depth that may be in effect."""
+        return frozenset(depth for _, depth in self.schedule) or frozenset({self.depth})
 
     @property
     def label(self) -> str:
-        """Short name for tables: "none", "draft k=3", "ngram k=8 size-n=4"."""
+        """Short name for tables: "none", "draft k=3", "ngram k=8 size-n=4", "mtp k=3/1 from 1/16 requests"."""
         if self.method is Method.NONE:
             return "none"
         extra = "".join(f" {_short(name)}={value}" for name, value in sorted(self.settings.items()))
         branches = f" topk={self.topk}" if self.topk != 1 else ""
-        return f"{self.method.value} k={self.depth}{branches}{extra}"
+        depth = str(self.depth)
+        if self.schedule:
+            depths, requests = ("/".join(str(row[place]) for row in self.schedule) for place in (1, 0))
+            depth = f"{depths} from {requests} requests"
+        return f"{self.method.value} k={depth}{branches}{extra}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,8 @@ class Candidate:
             "settings": dict(spec.settings),
             "knobs": dict(self.knobs),
         }
+        if spec.schedule:
+            body["schedule"] = spec.schedule
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
@@ -111,7 +126,8 @@ class Candidate:
     def simplicity(self) -> tuple[int, int]:
         """Sort key, smaller is simpler: depth, then number of settings."""
         spec = self.speculation
-        return (spec.depth, len(spec.settings) + len(self.knobs) + (spec.method is not Method.NONE))
+        settings = len(spec.settings) + len(spec.schedule) + len(self.knobs)
+        return (spec.depth, settings + (spec.method is not Method.NONE))
 
 
 def _flat(candidate: Candidate) -> dict[str, KnobValue]:
@@ -121,6 +137,7 @@ def _flat(candidate: Candidate) -> dict[str, KnobValue]:
         "depth": spec.depth,
         "topk": spec.topk,
         "draft-model": spec.draft_model or "",
+        "schedule": str(spec.schedule),
         **spec.settings,
         **candidate.knobs,
     }

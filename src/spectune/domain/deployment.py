@@ -24,6 +24,7 @@ class Service:
         host, port: where it will listen.
         model_id: name under which the server is asked for the model.
         ready_timeout_s: give up on readiness after this long without progress in the log.
+        folder: where files that a command line names are put; for a service it must outlive a reboot.
     """
 
     engine: str
@@ -36,6 +37,7 @@ class Service:
     model_id: str
     ready_timeout_s: float = 600.0
     entry: tuple[str, ...] = ()
+    folder: str = "/tmp"
 
     @property
     def url(self) -> str:
@@ -75,6 +77,8 @@ class Launch:
         unset: variables of this process that the server must not inherit; a trailing * stands for any ending.
         keep_alive: whether a connection may carry another request after a stream; some servers close it without a word.
         translations: values that may read back differently and mean the same.
+        files: path -> text of the files that the command line names and that must be there before the start. Their
+            names tell their content, so that none is ever changed.
     """
 
     argv: tuple[str, ...]
@@ -89,6 +93,7 @@ class Launch:
     headers: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     translations: tuple[Translation, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

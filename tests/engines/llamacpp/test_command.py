@@ -255,3 +255,9 @@ def test_candidates_that_cannot_work_are_refused(candidate: Candidate, message: 
 def test_a_port_that_is_still_to_be_chosen_is_refused() -> None:
     with pytest.raises(InputError, match=r"service\.port"):
         launch(replace(SERVICE, port=0), Candidate())
+
+
+def test_a_schedule_is_refused() -> None:
+    candidate = Candidate(Speculation(Method.DRAFT, 3, draft_model="/d.gguf", schedule=((1, 3), (4, 1))))
+    with pytest.raises(InputError, match="same depth at every load"):
+        launch(Service("llama.cpp", "/bin/s", "/m.gguf", {}, {}, "127.0.0.1", 8080, "m"), candidate)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -319,3 +320,23 @@ def test_flags_that_the_installed_server_lacks_are_refused() -> None:
     assert installed.launch(SERVICE, Candidate(Speculation(Method.NGRAM, 3)))
     with pytest.raises(InputError, match="has no flag 'speculative-num-steps', which this speculation needs"):
         installed.launch(SERVICE, Candidate(Speculation(Method.MTP, 3)))
+
+
+def test_a_schedule_is_adaptive_speculation_with_a_file() -> None:
+    service = Service(
+        "sglang", "/venv/bin/python", "/models/m", {}, {}, "127.0.0.1", 30000, "/models/m", folder="/etc/x"
+    )
+    schedule = ((1, 3), (16, 1), (64, 0))
+    launch = SGLang().launch(service, Candidate(Speculation(Method.MTP, 3, schedule=schedule)))
+    [(path, text)] = launch.files.items()
+    assert path.startswith("/etc/x/spectune-adaptive-")
+    assert launch.argv[launch.argv.index("--speculative-adaptive-config") + 1] == path
+    assert "--speculative-adaptive" in launch.argv
+    assert launch.argv[launch.argv.index("--speculative-num-steps") + 1] == "3"
+    assert {batch: entry["candidate_steps"] for batch, entry in json.loads(text).items()} == {
+        "1": [3], "16": [1], "64": [0],
+    }  # fmt: skip
+    other = SGLang().launch(service, Candidate(Speculation(Method.MTP, 3, schedule=((1, 3), (16, 2)))))
+    assert list(other.files) != [path]
+    with pytest.raises(InputError):
+        SGLang().launch(service, Candidate(Speculation(Method.NGRAM, 3, schedule=schedule)))

@@ -344,3 +344,12 @@ def test_translations() -> None:
 def test_ports(port: int) -> None:
     with pytest.raises(InputError, match=r"service\.port"):
         MID.launch(replace(SERVICE, port=port), Candidate())
+
+
+def test_a_schedule_is_a_key_of_the_speculative_config() -> None:
+    service = Service("vllm", "/venv/bin/python", "/m", {"max-num-seqs": 32}, {}, "127.0.0.1", 8000, "/m")
+    speculation = Speculation(Method.DRAFT, 3, draft_model="/d", schedule=((1, 3), (8, 1)))
+    argv = VLLM(version="0.33.0").launch(service, Candidate(speculation)).argv
+    config = json.loads(argv[argv.index("--speculative-config") + 1])
+    assert config["num_speculative_tokens"] == 3
+    assert config["num_speculative_tokens_per_batch_size"] == [[1, 7, 3], [8, 32, 1]]

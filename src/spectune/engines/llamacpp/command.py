@@ -82,6 +82,8 @@ def baseline(service: Service) -> Candidate:
 
 def launch(service: Service, candidate: Candidate) -> Launch:
     """See the port. Settings are the service's, without its speculation, then the candidate's."""
+    if candidate.speculation.schedule:
+        raise InputError("candidate: llama.cpp drafts to the same depth at every load", "Leave the schedule out.")
     args = _service_args(service)
     knobs = canonical(candidate.knobs, "candidate", exact=True)
     _check_candidate(knobs)

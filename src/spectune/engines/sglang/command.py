@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,8 @@ from spectune.engines.sglang.constraints import check, check_flags, check_port
 from spectune.engines.sglang.flags import FlagTable, older
 from spectune.engines.sglang.knobs import is_speculative
 from spectune.engines.sglang.methods import (
+    ADAPTIVE,
+    ADAPTIVE_FILE,
     ALGORITHM,
     BREADTH,
     BREADTH_DEFAULT,
@@ -26,6 +29,7 @@ from spectune.engines.sglang.methods import (
     recognised,
     spelled,
 )
+from spectune.engines.sglang.schedule import BatchSteps, adaptive_config, first_steps
 from spectune.engines.sglang.settings import arguments, canonical
 
 READY_PATH, COUNTERS_PATH = "/health", "/metrics"
@@ -91,11 +95,12 @@ def launch(service: Service, candidate: Candidate, table: FlagTable) -> Launch:
     knobs = canonical(candidate.knobs, "candidate", table, exact=True)
     _check_candidate(knobs, table)
     check_port(service.port, table, service.env)
+    scheduled, files = by_load(candidate.speculation, service.folder)
     server = {name: value for name, value in args.items() if not is_speculative(name)}
     server |= {name: value for name, value in knobs.items() if not is_speculative(name)}
     speculation = replace(
-        candidate.speculation,
-        settings=canonical(candidate.speculation.settings, "candidate's speculation", table, exact=True),
+        scheduled,
+        settings=canonical(scheduled.settings, "candidate's speculation", table, exact=True),
     )
     flags = spelled(speculation, {name: value for name, value in knobs.items() if is_speculative(name)}, service.model)
     check_flags(flags, table)
@@ -118,7 +123,19 @@ def launch(service: Service, candidate: Candidate, table: FlagTable) -> Launch:
         headers=_authorization(server.get("api-key")),
         unset=_UNSET,
         translations=translations(service, speculation, flags),
+        files=files,
     )
+
+
+def by_load(speculation: Speculation, folder: str) -> tuple[Speculation, dict[str, str]]:
+    """A schedule in SGLang's own terms: adaptive speculation, with its file."""
+    if not speculation.schedule:
+        return speculation, {}
+    rows = [BatchSteps(requests, depth) for requests, depth in speculation.schedule]
+    text = adaptive_config(rows)
+    path = f"{folder}/spectune-adaptive-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    settings = {**speculation.settings, ADAPTIVE: True, ADAPTIVE_FILE: path}
+    return replace(speculation, depth=first_steps(rows), settings=settings, schedule=()), {path: text}
 
 
 def translations(service: Service, speculation: Speculation, flags: Settings) -> tuple[Translation, ...]:

@@ -318,8 +318,8 @@ CAUSES: tuple[Cause, ...] = (
     _cause(
         r"custom_mask\[: spec_info\.custom_mask\.shape\[0\]\] = spec_info\.custom_mask",
         _EXIT,
-        "triton attention failed at a verify step with every request slot taken: the mask of a full batch is larger than "
-        "its buffer",
+        "triton attention failed at a verify step with every request slot taken: "
+        "the mask of a full batch is larger than its buffer",
         "A fault of SGLang 0.5.15: use another attention-backend, or keep the load below max-running-requests.",
     ),
     _cause(

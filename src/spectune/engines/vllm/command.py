@@ -16,8 +16,9 @@ from spectune.engines.vllm.constraints import check, check_server
 from spectune.engines.vllm.flags import FlagTable
 from spectune.engines.vllm.knobs import is_speculative
 from spectune.engines.vllm.methods import recognised, spelled
+from spectune.engines.vllm.schedule import BatchDepth, schedule
 from spectune.engines.vllm.settings import arguments, canonical
-from spectune.engines.vllm.speckeys import GRAPH_MODE, SPECULATIVE
+from spectune.engines.vllm.speckeys import GRAPH_MODE, SCHEDULE, SPECULATIVE
 
 READY_PATH, COUNTERS_PATH, INFO_PATH = "/health", "/metrics", "/server_info?config_format=json"
 PROBE_PATHS = ("/health", "/version", "/v1/models", INFO_PATH, "/load", "/metrics")
@@ -65,6 +66,18 @@ def baseline(service: Service, table: FlagTable) -> Candidate:
     return candidate
 
 
+def by_load(speculation: Speculation, server: Settings) -> Speculation:
+    """A schedule in vLLM's own terms; beyond its last range vLLM keeps the last depth."""
+    if not speculation.schedule:
+        return speculation
+    last = speculation.schedule[-1][0]
+    told = server.get("max-num-seqs", last)
+    largest = max(last, told) if isinstance(told, int) else last
+    rows = [BatchDepth(requests, depth) for requests, depth in speculation.schedule]
+    settings = {**speculation.settings, SCHEDULE: schedule(rows, largest)}
+    return replace(speculation, settings=settings, schedule=())
+
+
 def launch(service: Service, candidate: Candidate, table: FlagTable) -> Launch:
     """See the port. Settings are the service's, without its speculation, then the candidate's."""
     args = _service_args(service, table)
@@ -73,9 +86,10 @@ def launch(service: Service, candidate: Candidate, table: FlagTable) -> Launch:
     server = {name: value for name, value in args.items() if not is_speculative(name)}
     server |= {name: value for name, value in knobs.items() if not is_speculative(name)}
     check_server(service.port, server)
+    scheduled = by_load(candidate.speculation, server)
     speculation = replace(
-        candidate.speculation,
-        settings=canonical(candidate.speculation.settings, "candidate's speculation", table, exact=True),
+        scheduled,
+        settings=canonical(scheduled.settings, "candidate's speculation", table, exact=True),
     )
     config = spelled(speculation, {name: value for name, value in knobs.items() if is_speculative(name)}, table)
     check(server, speculation, config, table)
