@@ -16,12 +16,12 @@ from spectune.domain.deployment import Capacity, Evidence, Exit, Launch, Listene
 from spectune.domain.errors import EngineFailure, EngineUnusable, FailureKind, InputError, LedgerError, PortTaken
 from spectune.domain.estimate import Estimate, Ratio
 from spectune.domain.events import CampaignOpened, Event, Measured, TrialEnded, Verified
-from spectune.domain.finding import Answer, Finding, Status, Verification
+from spectune.domain.finding import Answer, Finding, ProbeRun, Status, Verification
 from spectune.domain.history import History
 from spectune.domain.knobs import Knob
 from spectune.domain.measurement import Measurement, Outcome
 from spectune.domain.metrics import MetricName
-from spectune.domain.ports import CampaignRow, Limits, Running, Target
+from spectune.domain.ports import CampaignRow, Limits, Proposal, Running, Target
 from spectune.domain.spec import BudgetSpec, CampaignSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion, Decision, Verdict
@@ -205,13 +205,19 @@ class FakeVerifier:
     world: World
     asked: list[Asked] = field(default_factory=list)
 
-    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
+    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[ProbeRun, ...]) -> Verification:
         self.asked.append(asked)
         bad = asked.candidate.speculation.depth == self.world.violated
         return Verification((Finding("speculation-live", Status.VIOLATED if bad else Status.OK, "on", "off"),))
 
     def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
         return Verification((Finding("survived", Status.OK, "", ""),))
+
+    def stopped(self, asked: Asked, gpu_before: int, gpu_after: int) -> Verification:
+        kept = gpu_after > gpu_before
+        return Verification(
+            (Finding("memory-returned", Status.VIOLATED if kept else Status.OK, "", "", "", "", False),)
+        )
 
     def state(self, verification: Verification) -> tuple[TrialState, str]:
         bad = verification.invalid_because
@@ -309,7 +315,65 @@ def test_the_baselines_answers_are_what_candidates_are_checked_against() -> None
     run.run()
     verifier = run._rooms.verifier
     assert isinstance(verifier, FakeVerifier)
-    assert [len(asked.baseline_answers) for asked in verifier.asked[:4]] == [0, 1, 2, 2]
+    assert [len(asked.baseline_probes) for asked in verifier.asked[:4]] == [0, 1, 2, 2]
+
+
+def test_probes_are_asked_alone_and_by_as_many_users_as_are_measured() -> None:
+    world = World()
+    run = campaign(world)
+    load = run._rooms.load
+    asked: list[tuple[int, int]] = []
+
+    def ask(target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
+        answers = FakeLoad.ask(load, target, prompts, concurrency)  # type: ignore[arg-type]
+        asked.append((len(answers), concurrency))
+        return answers
+
+    run._rooms = replace(run._rooms, load=type("Asked", (FakeLoad,), {"ask": staticmethod(ask)})(world))
+    run.run()
+    users = max(SPEC.workload.concurrency)
+    assert asked[:2] == [(1, 1), (users, users)]
+    kept = History.of(world.events).trials[3].probes
+    assert [(probes.users, len(probes.answers)) for probes in kept] == [(1, 1), (users, 1)]
+
+
+def test_a_server_that_hangs_is_not_asked_every_probe() -> None:
+    world = World()
+    run = campaign(world)
+    hung = Answer("p", "", None, "timeout-first-token: no byte")
+    asked: list[int] = []
+
+    def ask(target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
+        asked.append(concurrency)
+        return (hung,)
+
+    many = tuple(replace(PROBE, id=f"p{n}") for n in range(9))
+    broken = type("Hung", (FakeLoad,), {"ask": staticmethod(ask)})(world)
+    run._rooms = replace(run._rooms, load=broken, probes=many)
+    run.run()
+    assert History.of(world.events).trials[1].probes == (ProbeRun(1, (hung, hung)),)
+    assert set(asked) == {1}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "status", "looks"),
+    [([5, 9, 7, 5], Status.OK, 4), ([5, *[9] * 99], Status.VIOLATED, 0), ([None, 9], None, 2), ([5, None], None, 2)],
+)
+def test_a_stopped_server_gives_its_memory_back(gpu: list[int | None], status: Status | None, looks: int) -> None:
+    world = World(refused=1)
+    run = campaign(world, replace(SPEC, budget=BudgetSpec(trials=1, confirm_pairs=1)))
+    told = iter(gpu)
+    seen: list[int | None] = []
+
+    def used() -> int | None:
+        seen.append(next(told, 5))
+        return seen[-1]
+
+    run._rooms = replace(run._rooms, gpu_memory=used)
+    run._try(Proposal(Candidate(), Purpose.BASELINE, ""))
+    found = [f for f in History.of(world.events).trials[1].verification.findings if f.check == "memory-returned"]
+    assert [f.status for f in found] == ([] if status is None else [status])
+    assert not looks or len(seen) == looks
 
 
 def test_every_cell_of_a_deployment_has_prompts_of_its_own() -> None:

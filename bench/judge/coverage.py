@@ -66,7 +66,7 @@ def campaign(weather: Weather, gain: float, same: bool, seed: int, pairs: int = 
     """
     rng = np.random.default_rng(seed)
     spec, judge, tally = spec_of(pairs), PairedJudge(), Tally()
-    truth: Truth = {} if same else {candidate(k).id: _truth(spec, k, gain, rng) for k in DEPTHS}
+    truth: Truth = {} if same else {candidate(k).id: true_gains(spec, k, gain, rng) for k in DEPTHS}
     machine = Machine(spec, weather, rng, truth, prompts)
 
     def step(depth: int, purpose: Purpose, decide: bool = True) -> Verdict | None:
@@ -100,7 +100,7 @@ def _depth_of(identity: str) -> int:
     return next((depth for depth in DEPTHS if candidate(depth).id == identity), 0)
 
 
-def _truth(spec: CampaignSpec, depth: int, gain: float, rng: np.random.Generator) -> dict[tuple[str, str], float]:
+def true_gains(spec: CampaignSpec, depth: int, gain: float, rng: np.random.Generator) -> dict[tuple[str, str], float]:
     """True log gains: code edits gain more than prose, single users more than many, overall as asked."""
     overall = math.log1p(gain) if depth == GAINING else -0.03 * abs(depth - GAINING)
     by_domain = dict(zip(DOMAINS, (0.0, 0.15, -0.15), strict=True))

@@ -17,7 +17,7 @@ from spectune.domain.measurement import Measurement, Outcome, Phase, RequestReco
 from spectune.domain.spec import BudgetSpec, CampaignSpec, ConstraintSpec, ObjectiveSpec, WorkloadSpec
 from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.verdict import Verdict
-from spectune.domain.workload import WorkloadInfo
+from spectune.domain.workload import Cell, WorkloadInfo
 
 DOMAINS = ("chat", "code_edit", "prose")
 TRIAL_S, START_S = 45.0, 8.0
@@ -83,6 +83,9 @@ class Machine:
 
     Attributes:
         truth: candidate id -> (cell key, domain) -> true log gain over the baseline.
+        prompts: of a slice, one more or less.
+        trial_s: seconds measured in a trial.
+        per_user: whether a slice has so many prompts for each user of its level, as in a measurement of fixed length.
     """
 
     spec: CampaignSpec
@@ -90,6 +93,8 @@ class Machine:
     rng: np.random.Generator
     truth: Mapping[str, Mapping[tuple[str, str], float]]
     prompts: int = 5
+    trial_s: float = TRIAL_S
+    per_user: bool = False
     now: float = 1_000_000.0
     _wave: float = 0.0
     _prompt_speed: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -109,7 +114,7 @@ class Machine:
         self._pass(START_S)
         deviation = self.weather.deployment * self.rng.standard_normal()
         cells: dict[str, MeasuredCell] = {}
-        seconds = TRIAL_S / len(self.spec.cells)
+        seconds = self.trial_s / len(self.spec.cells)
         for cell in self.spec.cells:
             began = self.now
             self._pass(seconds / 2)
@@ -118,7 +123,7 @@ class Machine:
             records = tuple(
                 record
                 for domain in DOMAINS
-                for record in self._requests(tried.id, cell.key, domain, deviation + drift + own)
+                for record in self._requests(tried.id, cell, domain, deviation + drift + own)
             )
             self._pass(seconds / 2)
             measurement = Measurement(cell, began, seconds, {}, {}, {Outcome.OK: len(records)}, cell.level.value)
@@ -151,16 +156,17 @@ class Machine:
         self._wave = keep * self._wave + fresh
         self.now += seconds
 
-    def _requests(self, identity: str, cell: str, domain: str, shift: float) -> list[RequestRecord]:
+    def _requests(self, identity: str, at: Cell, domain: str, shift: float) -> list[RequestRecord]:
         """The prompts of a slice in order; slower or faster trials get through fewer or more of them."""
-        most, weather, rng = self.prompts + 1, self.weather, self.rng
+        weather, rng, cell = self.weather, self.rng, at.key
+        most = self.prompts * (at.level.users if self.per_user else 1) + 1
         speeds = self._prompt_speed.setdefault((cell, domain), list(rng.normal(math.log(45), 0.2, most)))
         truth = self.truth.get(identity)
         effects = [0.0] * most
         if truth is not None:
             drawn = self._prompt_effect.setdefault((identity, cell, domain), list(rng.normal(0, weather.prompt, most)))
             effects = [truth[cell, domain] + one for one in drawn]
-        count = int(rng.integers(self.prompts - 1, most + 1))
+        count = int(rng.integers(most - 2, most + 1))
         noise = rng.normal(0, weather.request, count) - math.log(weather.stall) * (rng.random(count) < weather.outliers)
         return [
             _record(f"{cell} {domain} {i}", domain, math.exp(speeds[i] + effects[i] + shift + noise[i]))

@@ -30,7 +30,7 @@ from spectune.domain.ports import Proposal, Strategy
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision, Verdict
 from spectune.domain.workload import Cell, WorkloadInfo
-from spectune.search.staged import scores
+from spectune.search.bracket import scores
 
 WINDOW_S = 30.0
 TRIAL_S = 120.0

@@ -188,7 +188,8 @@ def _machine(kind: str, name: str, rng: np.random.Generator) -> Surface:
     levels = [(1, 4, 16), (1, 8, 32, 64), (1, 2, 4, 8), (2, 16, 64)][rng.integers(4)]
     temperatures = [(0.7,), (0.0, 0.8)][rng.integers(2)]
     drafters = _drafters(kind, rng)
-    weights = [{}, {levels[0]: 3.0, levels[1]: 1.0}, {levels[-1]: 2.0, levels[0]: 1.0}][rng.integers(3)]
+    choices: list[dict[int | str, float]] = [{}, {levels[0]: 3.0, levels[1]: 1.0}, {levels[-1]: 2.0, levels[0]: 1.0}]
+    weights = choices[rng.integers(3)]
     objective = ObjectiveSpec(weights=weights)
     if kind == "capacity cliff":
         objective = ObjectiveSpec(maximise=MetricName.AGGREGATE_SPEED)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice
 
 from spectune.domain.asked import Asked
 from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, Seen, Service
@@ -25,6 +26,7 @@ from spectune.domain.events import (
     TrialStarted,
     Verified,
 )
+from spectune.domain.finding import Answer, ProbeRun, Status
 from spectune.domain.history import History
 from spectune.domain.ports import (
     Clock,
@@ -51,6 +53,10 @@ from spectune.domain.verdict import Conclusion
 from spectune.domain.workload import Cell, Prompt
 
 _LOG_TAIL = 4000
+_MEMORY_BACK_S, _MEMORY_BACK_POLL_S = 15.0, 0.5
+"""What the ledger keeps of a failed trial's log, characters; its cause is named from more of it."""
+
+_DIAGNOSED = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class Rooms:
         probes: prompts whose greedy answers are compared with the baseline's; never among the measured ones.
         beside: the service once more, on another free port of the host.
         load_average: 1-minute load average of the host.
+        gpu_memory: bytes in use on all GPUs of the host together; None where there is none or it can't be told.
         version: spectune's own.
     """
 
@@ -78,6 +85,7 @@ class Rooms:
     beside: Callable[[Service], Service]
     load_average: Callable[[], float]
     version: str
+    gpu_memory: Callable[[], int | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +206,7 @@ class Campaign:
         launch = launch_of(self._rooms.engine, service, trial.candidate)
         load_average = self._rooms.load_average()
         asked = self._asked(trial, launch, self._rooms.clock.now())
+        gpu_before = self._rooms.gpu_memory()
         with self._rooms.deployer.deploy(launch, f"{self._id}.{number}.{trial.attempt}") as running:
             seen = self._rooms.engine.read(running.observe(launch.probe_paths))
             argv, env = redact(launch.argv, launch.env)
@@ -206,16 +215,35 @@ class Campaign:
             )
             self._record(Deployed(self._rooms.clock.now(), number, deployment))
             yield _Arm(number, asked, running, self._target(launch, running))
+        self._check_stopped(number, asked, gpu_before)
 
     def _proves(self, arm: _Arm) -> bool:
         """Compares answers and settings with what was asked; whether measuring makes sense."""
         self._progress(arm.number, "comparing greedy answers with the baseline's")
-        answers = self._rooms.load.ask(arm.target, self._rooms.probes, concurrency=1)
+        probes = self._probed(arm)
         # Engines show a request's effective settings only once one has run.
         evidence, seen = self._observed(arm)
-        findings = self._rooms.verifier.before(arm.asked, evidence, seen, answers)
-        self._record(Verified(self._rooms.clock.now(), arm.number, findings, answers))
+        findings = self._rooms.verifier.before(arm.asked, evidence, seen, probes)
+        self._record(Verified(self._rooms.clock.now(), arm.number, findings, probes=probes))
         return findings.invalid_because is None
+
+    def _probed(self, arm: _Arm) -> tuple[ProbeRun, ...]:
+        """Answers to the probes, asked one at a time and then by as many users as the largest level has: some faults
+        show in company only."""
+        load, probes = self._rooms.load, self._rooms.probes
+        alone: list[Answer] = []
+        for prompt in probes:
+            alone += load.ask(arm.target, (prompt,), concurrency=1)
+            if len(alone) > 1 and all(answer.error for answer in alone[-2:]):
+                # A server that hangs would be waited for at every probe.
+                return (ProbeRun(1, tuple(alone)),)
+        users = arm.asked.most_users
+        if users < 2:
+            return (ProbeRun(1, tuple(alone)),)
+        # Where there are fewer probes than users, some are sent twice, so that the batch is as large as it will be.
+        crowd = tuple(islice(cycle(probes), max(users, len(probes))))
+        together = load.ask(arm.target, crowd, concurrency=users)[: len(probes)]
+        return ProbeRun(1, tuple(alone)), ProbeRun(users, together)
 
     def _measure(self, arm: _Arm) -> None:
         for cell, prompts, progress in self._cells(arm.number):
@@ -236,6 +264,17 @@ class Campaign:
         cells = self._history.trials[arm.number].cells
         findings = self._rooms.verifier.after(arm.asked, evidence, seen, cells)
         self._record(Verified(self._rooms.clock.now(), arm.number, findings))
+
+    def _check_stopped(self, number: int, asked: Asked, gpu_before: int | None) -> None:
+        """Whether the server gave its memory back. Drivers take a moment after the process has gone."""
+        clock = self._rooms.clock
+        deadline = clock.monotonic() + _MEMORY_BACK_S
+        while (gpu_after := self._rooms.gpu_memory()) is not None and gpu_before is not None:
+            findings = self._rooms.verifier.stopped(asked, gpu_before, gpu_after)
+            if all(finding.status is Status.OK for finding in findings.findings) or clock.monotonic() >= deadline:
+                self._record(Verified(clock.now(), number, findings))
+                return
+            clock.sleep(_MEMORY_BACK_POLL_S)
 
     def _observed(self, arm: _Arm) -> tuple[Evidence, Seen]:
         evidence = arm.running.observe(arm.asked.launch.probe_paths)
@@ -281,9 +320,10 @@ class Campaign:
             launch=launch,
             cells=self._spec.cells,
             started_after=started_after,
-            baseline_answers=tuple(t.answers for t in baselines if t.answers)[:2],
+            baseline_probes=tuple(t.probes for t in baselines if t.probes)[:2],
             baseline_warnings=tuple(sorted({line for s in seen for line in s.warnings})) if seen else None,
             baseline_capacity=seen[-1].capacity if seen else None,
+            baseline_settings=seen[-1].settings if seen else None,
         )
 
     def _target(self, launch: Launch, running: Running) -> Target:
@@ -307,5 +347,5 @@ class Campaign:
 
 
 def _with_log(failure: EngineFailure, evidence: Evidence) -> EngineFailure:
-    log = evidence.exit.log_tail if evidence.exit is not None else evidence.log[-_LOG_TAIL:]
+    log = evidence.exit.log_tail if evidence.exit is not None else evidence.log[-_DIAGNOSED:]
     return EngineFailure(failure.kind, failure.message, failure.advice, log)

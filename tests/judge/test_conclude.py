@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from spectune.domain.candidate import Candidate
+from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Capacity
+from spectune.domain.estimate import Ratio
 from spectune.domain.finding import Finding, Status, Verification
-from spectune.domain.trial import Purpose, TrialState
+from spectune.domain.spec import SearchSpec
+from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion
+from spectune.judge.comparison import Comparison
 from spectune.judge.paired import PairedJudge
+from spectune.judge.trial_verdict import gains
 from tests.judge.lab import BASELINE, OK, Lab, Noisy, draft, make_spec
 
 JUDGE = PairedJudge()
@@ -102,6 +106,21 @@ def test_no_baseline_no_conclusion() -> None:
     assert "baseline" in conclusion.reason
 
 
+@pytest.mark.parametrize(
+    ("search", "winner", "words"),
+    [
+        (SearchSpec(strategy="staged"), BASELINE.id, "no other candidate could be measured"),
+        (SearchSpec(knobs={"threads": (1,)}), None, "the budget ended before anything was tried"),
+    ],
+)
+def test_nothing_tried(search: SearchSpec, winner: str | None, words: str) -> None:
+    lab = explored(Noisy(7), {})
+    lab.spec = replace(lab.spec, search=search)
+    conclusion = conclude(lab)
+    assert conclusion.winner == winner
+    assert words in conclusion.reason
+
+
 def test_only_the_baseline() -> None:
     conclusion = conclude(explored(Noisy(7), {}))
     assert conclusion.winner == BASELINE.id
@@ -151,6 +170,112 @@ def test_an_invalid_trial_bars_a_candidate_from_winning_and_from_every_slice() -
     assert conclusion.winner == BASELINE.id
     assert "answers-wrong" in conclusion.reason
     assert all(best.candidate == BASELINE.id for best in conclusion.best)
+
+
+def capacity(lab: Lab, candidate: Candidate, kv_tokens: int) -> None:
+    """Gives every trial of a candidate so much room."""
+
+    def roomy(trial: Trial) -> Trial:
+        assert trial.deployment is not None
+        seen = replace(trial.deployment.seen, capacity=Capacity(kv_tokens=kv_tokens))
+        return replace(trial, deployment=replace(trial.deployment, seen=seen))
+
+    trials = {n: roomy(t) if t.candidate == candidate else t for n, t in lab.history.trials.items()}
+    lab.history = replace(lab.history, trials=trials)
+
+
+class TestSeveralConfirmed:
+    def test_each_has_a_wider_interval(self) -> None:
+        noisy = Noisy(20)
+        lab = explored(noisy, {1: 0.3, 3: 0.3})
+        alone = conclude(confirm(lab, noisy, draft(3), 0.3)).overall
+        both = conclude(confirm(lab, noisy, draft(1), 0.0)).overall
+        assert alone is not None
+        assert both is not None
+        assert (alone.confidence, both.confidence) == pytest.approx((0.95, 0.975))
+
+    def test_of_equals_the_simpler_wins(self) -> None:
+        noisy = Noisy(21)
+        lab = confirm(explored(noisy, {2: 0.3, 6: 0.31}), noisy, draft(6), 0.31)
+        conclusion = conclude(confirm(lab, noisy, draft(2), 0.3))
+        assert conclusion.winner == draft(2).id
+        assert conclusion.reason.startswith("draft k=2 is faster by")
+
+    def test_a_clearly_faster_one_wins_though_it_is_less_simple(self) -> None:
+        noisy = Noisy(22)
+        lab = confirm(explored(noisy, {2: 0.2, 6: 0.5}), noisy, draft(2), 0.2)
+        assert conclude(confirm(lab, noisy, draft(6), 0.5)).winner == draft(6).id
+
+    def test_of_equally_simple_ones_the_roomier_wins(self) -> None:
+        noisy = Noisy(23)
+        other = Candidate(Speculation(Method.MTP, 3))
+        lab = confirm(explored(noisy, {3: 0.3}), noisy, draft(3), 0.3)
+        lab = confirm(lab, noisy, other, 0.3)
+        capacity(lab, other, 9000)
+        capacity(lab, draft(3), 8000)
+        assert conclude(lab).winner == other.id
+        capacity(lab, draft(3), 10_000)
+        assert conclude(lab).winner == draft(3).id
+
+
+@pytest.mark.parametrize(
+    ("low", "strict_low", "value", "high", "pairs", "won"),
+    [
+        (1.001, 0.999, 1.035, 1.07, 4, True),
+        (1.001, 0.999, 1.025, 1.05, 4, False),
+        (1.001, 0.999, 1.025, 1.05, 5, True),
+        (1.004, 1.001, 1.025, 1.05, 4, True),
+        (0.999, 0.997, 1.035, 1.07, 8, False),
+        (1.004, 1.001, 1.015, 1.029, 8, False),
+    ],
+    ids=[
+        "reaches 3 %",
+        "open at the first look",
+        "proven at the second",
+        "proven at half of the error",
+        "open",
+        "small",
+    ],
+)
+def test_gains(low: float, strict_low: float, value: float, high: float, pairs: int, won: bool) -> None:
+    class Told(Comparison):
+        def ratio(self, confidence: float, cell: str = "", domain: str = "") -> Ratio:
+            return Ratio(value, low if confidence == 0.95 else strict_low, high, 9, confidence)
+
+    told = Told(None, None)  # type: ignore[arg-type]
+    assert gains(told, 0.95, make_spec(), pairs) == won
+
+
+class TestSmallGains:
+    """What is proven to gain and may well gain the minimum wins; what provably gains less does not."""
+
+    def concluded(self, gain: float, seed: int, min_gain: float, pairs: int = 8) -> Conclusion:
+        noisy = Noisy(seed, request=0.005, deployment=0.001)
+        lab = explored(noisy, {3: 0.1}, min_gain=min_gain)
+        return conclude(confirm(lab, noisy, draft(3), gain, pairs=pairs))
+
+    def test_a_gain_just_below_the_minimum_that_may_be_it_wins(self) -> None:
+        conclusion = self.concluded(0.028, 30, 0.03)
+        assert conclusion.overall is not None
+        assert conclusion.overall.value < 1.03 < conclusion.overall.high
+        assert conclusion.winner == draft(3).id
+
+    def test_a_gain_provably_below_the_minimum_changes_nothing(self) -> None:
+        conclusion = self.concluded(0.03, 31, 0.1)
+        assert conclusion.winner == BASELINE.id
+        assert conclusion.reason.startswith("nothing beats what you have: draft k=3 was best and gains +")
+
+
+def test_the_luckiest_of_many_equals_never_wins_without_confirmation() -> None:
+    """The best of twenty candidates that are the baseline looks better than it is. Confirmed, it does not."""
+    noisy = Noisy(40, deployment=0.03)
+    lab = explored(noisy, dict.fromkeys(range(1, 21), 0.0))
+    assert not conclude(lab).changed
+    slices = [best for best in conclude(lab).best if best.cell == "" and best.domain == ""]
+    assert [best.candidate for best in slices] == [BASELINE.id]
+    last = conclude(confirm(lab, noisy, draft(7), 0.0))
+    assert last.winner == BASELINE.id
+    assert not last.changed
 
 
 class TestBest:

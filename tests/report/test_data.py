@@ -10,9 +10,8 @@ from spectune.domain.history import History
 from spectune.domain.measurement import Doubt
 from spectune.domain.trial import Purpose
 from spectune.domain.verdict import Decision, Verdict
-from spectune.report.candidates import dominates
 from spectune.report.data import build
-from spectune.report.model import AnswerKind, FrontierPoint, Held, NoteKind
+from spectune.report.model import AnswerKind, Held, NoteKind
 from tests.report import sample
 
 DATA = build(sample.decided(), "c1")
@@ -129,23 +128,6 @@ def test_an_unknown_interval_is_none_not_infinity() -> None:
     speed = build(replace(history, trials=trials), "c1").candidates[0].cells[0].per_user
     assert speed is not None
     assert (speed.low, speed.high) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ((50, 80, 100), (49, 79, 100), True),
-        ((50, 80, 100), (50, 80, 100), False),
-        ((50, 80, 100), (50, 80, 90), True),
-        ((50, 80, 90), (49, 79, 100), False),
-        ((50, 80, None), (49, 79, 100), True),
-        ((50, 78, 100), (49, 79, 100), False),
-    ],
-)
-def test_domination(one: tuple[float, float, int | None], other: tuple[float, float, int], expected: bool) -> None:
-    first = FrontierPoint("a", "c1 T0", *one, dominated=False)
-    second = FrontierPoint("b", "c1 T0", *other, dominated=False)
-    assert dominates(first, second) is expected
 
 
 def test_every_temperature_has_a_point_that_nothing_dominates() -> None:

@@ -16,10 +16,19 @@ from spectune.domain.estimate import Ratio
 from spectune.domain.events import Decided
 from spectune.domain.forecast import Forecast
 from spectune.domain.history import History
+from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Proposal, Stop
-from spectune.domain.spec import BudgetSpec, CampaignSpec, CandidateSpec, ConstraintSpec, SearchSpec, SpeculationSpace
+from spectune.domain.spec import (
+    BudgetSpec,
+    CampaignSpec,
+    CandidateSpec,
+    ConstraintSpec,
+    ObjectiveSpec,
+    SearchSpec,
+    SpeculationSpace,
+)
 from spectune.domain.trial import Purpose, TrialState
-from spectune.domain.verdict import Decision
+from spectune.domain.verdict import Decision, Verdict
 from spectune.predict.speed import SpeedForecaster
 from spectune.search.guided import Guided, telling
 from tests.support.histories import BASELINE, DRAFTS, Story, draft, spec, verdict
@@ -135,6 +144,76 @@ def test_the_winner_is_confirmed_interleaved() -> None:
         story.trial(found.candidate, Purpose.CONFIRM)
     assert arms == [0, 2, 2, 0]
     assert "saved" in found.reason
+
+
+def single(reference: Candidate, value: float, decision: Decision = Decision.KEEP) -> Verdict:
+    return replace(verdict(decision, value), reference=reference.id)
+
+
+def confirmed(story: Story, told: Told, **changes: object) -> Candidate:
+    """Who is confirmed: the arm after the baseline's."""
+    found = step(story, told, **changes)
+    assert isinstance(found, Proposal)
+    assert (found.purpose, found.candidate) == (Purpose.CONFIRM, BASELINE)
+    found = step(story.trial(BASELINE, Purpose.CONFIRM), told, **changes)
+    assert isinstance(found, Proposal)
+    return found.candidate
+
+
+class TestWinner:
+    """The forecast pools what all trials tell; a single judged score is luck in part."""
+
+    POOLED = Told({1: (1.05, 0.01), 2: (1.2, 0.01), 3: (1.1, 0.01), 4: (0.9, 0.01)}, leader=draft(2))
+
+    def all_tried(self, **decided: Verdict) -> Story:
+        """Depths 1 to 4, both measured again as often as they may be."""
+        story = Story().baselines()
+        for depth in (1, 2, 3, 4):
+            story.trial(draft(depth), decided=decided.get(f"k{depth}", REVERT))
+        for _ in range(2):
+            story.trial(draft(3), decided=decided.get("k3", REVERT))
+        return story.trial(BASELINE, Purpose.ANCHOR)
+
+    def test_the_forecasts_best_is_confirmed_though_another_measured_better(self) -> None:
+        story = self.all_tried(k2=single(BASELINE, 1.08), k3=single(draft(2), 1.05))
+        assert confirmed(story, self.POOLED) == draft(2)
+
+    def test_even_where_it_was_judged_slower_once(self) -> None:
+        slower = single(draft(3), 0.9, Decision.REVERT)
+        story = self.all_tried(k3=single(BASELINE, 1.15), k2=slower)
+        assert confirmed(story, self.POOLED) == draft(2)
+
+    def test_but_not_where_it_broke_a_constraint(self) -> None:
+        broke = single(BASELINE, 1.2, Decision.REVERT)
+        assert confirmed(self.all_tried(k2=broke, k3=single(BASELINE, 1.1)), self.POOLED) == draft(3)
+
+    def test_of_forecast_equals_the_simpler(self) -> None:
+        alike = Told({1: (1.18, 0.01), 2: (1.2, 0.01), 3: (0.9, 0.01), 4: (0.9, 0.01)}, leader=draft(2))
+        assert confirmed(self.all_tried(k1=single(BASELINE, 1.1), k2=single(BASELINE, 1.2)), alike) == draft(1)
+
+    def test_without_forecasts_the_judges_scores_decide(self) -> None:
+        assert confirmed(self.all_tried(k3=single(BASELINE, 1.15), k2=single(BASELINE, 1.05)), NOTHING) == draft(3)
+
+    def test_confirming_trials_do_not_change_the_forecast(self) -> None:
+        seen: list[set[Purpose]] = []
+
+        class Watching(Told):
+            def forecast(
+                self, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]
+            ) -> Mapping[str, Forecast]:
+                seen.append({trial.purpose for trial in history.finished})
+                return super().forecast(spec, history, candidates)
+
+        told = Watching(dict.fromkeys((1, 2, 3, 4), (1.2, 0.01)), leader=draft(1))
+        confirmed(self.all_tried(), told)
+        assert all(Purpose.CONFIRM not in purposes for purposes in seen)
+
+
+def test_goodput_is_not_forecast_so_everyone_is_measured() -> None:
+    told = Told({1: (0.5, 0.01), 3: (0.5, 0.01), 4: (0.5, 0.01)}, leader=draft(2))
+    story = Story().baselines().trial(draft(2), decided=KEEP)
+    goal = ObjectiveSpec(maximise=MetricName.GOODPUT, slo_ttft_s=1.0)
+    assert tried(story, told, objective=goal) == draft(3)
 
 
 def test_candidates_without_a_forecast_are_measured() -> None:

@@ -8,9 +8,9 @@ from spectune.domain.candidate import Candidate, Method
 from spectune.domain.ports import Proposal, Stop
 from spectune.domain.spec import BudgetSpec, CandidateSpec, ObjectiveSpec, SearchSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, TrialState
-from spectune.domain.verdict import Decision
+from spectune.domain.verdict import Decision, Verdict
 from spectune.search import Staged
-from spectune.search.staged import finalist, scores
+from spectune.search.bracket import confirmation, finalist, scores
 from tests.support.histories import BASELINE, DRAFTS, Story, draft, spec, verdict
 
 KEEP = verdict(Decision.KEEP, 1.2)
@@ -226,3 +226,47 @@ def test_while_nobody_is_to_be_confirmed_one_pair_is_kept_in_reserve() -> None:
 def test_when_all_was_tried_it_says_so() -> None:
     story = Story().baselines().trial(draft(1), decided=REVERT).trial(draft(2), decided=REVERT)
     assert Staged().propose(spec(), story.history) == Stop("everything worth trying was tried")
+
+
+OPEN, DECIDED = verdict(Decision.INCONCLUSIVE, 1.02), verdict(Decision.KEEP, 1.05)
+LOSS, TIE = verdict(Decision.INCONCLUSIVE, 0.99), verdict(Decision.TIE, 1.01)
+
+
+@pytest.mark.parametrize(
+    ("decided", "budget", "pairs"),
+    [
+        (OPEN, BudgetSpec(confirm_pairs=2), 4),
+        (DECIDED, BudgetSpec(confirm_pairs=2), 2),
+        (TIE, BudgetSpec(confirm_pairs=2), 2),
+        (LOSS, BudgetSpec(confirm_pairs=2), 2),
+        (OPEN, BudgetSpec(confirm_pairs=2, trials=9), 2),
+        (OPEN, BudgetSpec(confirm_pairs=2, trials=10), 3),
+        (OPEN, BudgetSpec(confirm_pairs=2, minutes=9), 2),
+        (OPEN, BudgetSpec(confirm_pairs=2, minutes=10), 3),
+        (OPEN, BudgetSpec(confirm_pairs=0), 0),
+    ],
+    ids=["open", "decided", "tie", "a loss", "launches end", "for one pair more", "time ends", "time for one", "none"],
+)
+def test_a_gain_left_open_gets_what_is_left_of_the_budget(decided: Verdict, budget: BudgetSpec, pairs: int) -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
+    arms = []
+    while (proposal := next_of(story, budget=budget)) is not None:
+        arms.append(proposal.candidate.speculation.depth)
+        # What the judge says later changes nothing: the second half is made as a whole.
+        story.trial(proposal.candidate, Purpose.CONFIRM, decided if len(arms) <= 4 else DECIDED)
+    assert arms == [0, 1, 1, 0, 0, 1, 1, 0][: 2 * pairs]
+
+
+def test_a_strategy_may_name_the_winner_and_it_stays() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=KEEP)
+    own = confirmation(spec(), story.history, draft(2))
+    assert own is not None
+    story.trial(own.candidate, Purpose.CONFIRM)
+    second = confirmation(spec(), story.history, draft(2))
+    assert second is not None
+    assert second.candidate == draft(2)
+    story.trial(second.candidate, Purpose.CONFIRM)
+    for changed in (draft(1), None):
+        third = confirmation(spec(), story.history, changed)
+        assert third is not None
+        assert third.candidate == draft(2)

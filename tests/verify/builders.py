@@ -22,11 +22,12 @@ from spectune.domain.deployment import (
 )
 from spectune.domain.finding import Answer
 from spectune.domain.knobs import Settings
-from spectune.domain.measurement import Acceptance, Measurement, Outcome, Phase, RequestRecord, TokenSource
+from spectune.domain.measurement import Acceptance, Doubt, Measurement, Outcome, Phase, RequestRecord, TokenSource
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, LevelKind, Sampling
 from spectune.verify.observed import Observed
 
+ALIKE: Settings = {"batch-size": 2048}
 URL = "http://127.0.0.1:8080"
 MODEL = "/models/small.gguf"
 CELLS = tuple(Cell(Level(users), Sampling(t)) for users in (1, 4) for t in (0.0, 0.7))
@@ -54,11 +55,13 @@ def asked(
     longest: int | None = 400,
     baseline_warnings: tuple[str, ...] | None = (),
     baseline_capacity: Capacity | None = None,
+    baseline_settings: Settings | None = ALIKE,
+    engine: str = "llama.cpp",
 ) -> Asked:
     if knobs is not None:
         candidate = replace(candidate, knobs=knobs)
     return Asked(
-        service=SERVICE,
+        service=replace(SERVICE, engine=engine),
         candidate=candidate,
         baseline=BASELINE,
         launch=launch(*flags),
@@ -67,6 +70,7 @@ def asked(
         tokens_per_request=longest,
         baseline_warnings=baseline_warnings,
         baseline_capacity=baseline_capacity,
+        baseline_settings=baseline_settings,
     )
 
 
@@ -80,6 +84,7 @@ SEEN = Seen(
     speculating=True,
     method=Method.DRAFT,
     depth=3,
+    settings=ALIKE,
     model=MODEL,
     model_id="small",
     capacity=Capacity(kv_tokens=8192, max_running=4, context_per_request=2048),
@@ -119,14 +124,21 @@ def seen(**parts: Unpack[_SeenParts]) -> Observed:
     return Observed(EVIDENCE, replace(SEEN, **parts))
 
 
-def record(prompt_id: str, drafted: int | None = None, accepted: int | None = None) -> RequestRecord:
+def record(
+    prompt_id: str,
+    drafted: int | None = None,
+    accepted: int | None = None,
+    *,
+    outcome: Outcome = Outcome.OK,
+    sent: int = 0,
+) -> RequestRecord:
     return RequestRecord(
         prompt_id=prompt_id,
         domain="chat",
-        outcome=Outcome.OK,
+        outcome=outcome,
         phase=Phase.STEADY,
         due_ns=0,
-        sent_ns=0,
+        sent_ns=sent,
         first_ns=1,
         last_ns=2,
         end_ns=3,
@@ -145,6 +157,7 @@ def cell(
     records: tuple[RequestRecord, ...] = (),
     requests: Mapping[Outcome, int] | None = None,
     started: float = 0.0,
+    doubts: tuple[Doubt, ...] = (),
 ) -> MeasuredCell:
     measurement = Measurement(
         cell=at,
@@ -157,6 +170,7 @@ def cell(
         acceptance=acceptance,
         counters_before=counters[0],
         counters_after=counters[1],
+        doubts=doubts,
     )
     return MeasuredCell(measurement, records)
 

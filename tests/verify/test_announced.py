@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 
 from spectune.domain.finding import Status
-from spectune.verify.announced import BENIGN, kind, new_warnings, output_valid, worrying
+from spectune.verify.announced import kind, new_warnings, output_valid
 from spectune.verify.observed import Observed
 from tests.verify.builders import BASELINE, EVIDENCE, SEEN, asked, evidence, seen
 
@@ -66,14 +65,12 @@ def test_only_a_few_kinds_are_quoted_and_each_once() -> None:
     assert found.endswith("and 2 more")
 
 
-def test_the_catalogue_is_for_the_engine_alone() -> None:
-    assert worrying((KEY,), "llama.cpp") == ()
-    assert worrying((KEY,), "") == ()
-    assert worrying((KEY,), "vllm") == (KEY,)
-
-
-def test_catalogue_patterns_compile() -> None:
-    assert all(re.compile(entry.pattern) and entry.meaning for entry in BENIGN)
+def test_a_known_trap_is_named_with_its_advice() -> None:
+    line = "W common_speculative: ngram_mod n_match=8 is too small - poor quality is possible"
+    found = new_warnings(asked(), seen(warnings=(line,)))
+    assert found.status is UNKNOWN
+    assert "pool-too-short" in found.seen
+    assert "n-match" in found.advice
 
 
 def test_a_kind_forgets_numbers_and_paths() -> None:

@@ -109,6 +109,38 @@ def test_compare(floor: tuple[Answer, ...] | None, candidate: tuple[Answer, ...]
     assert compare(BASE, floor, candidate).status is status
 
 
+OBJECTS = tuple(f'{{"{text(n, 3)}": {n}}}' for n in range(4))
+
+
+def with_json(*broken: int) -> tuple[Answer, ...]:
+    """Four answers of JSON beside the others; some are cut in the middle."""
+    objects = [text[: len(text) // 2] + "," if n in broken else text for n, text in enumerate(OBJECTS)]
+    return (*BASE, *(Answer(f"j{n}", text) for n, text in enumerate(objects)))
+
+
+@pytest.mark.parametrize(
+    ("broken", "status"), [((), OK), ((1,), UNKNOWN), ((0, 1), VIOLATED), ((0, 1, 2, 3), VIOLATED)]
+)
+def test_what_programs_read_must_stay_readable(broken: tuple[int, ...], status: Status) -> None:
+    base = with_json()
+    found = compare(base, base, with_json(*broken))
+    assert found.status is status
+    assert not broken or "no valid JSON any more" in found.seen
+
+
+def test_what_the_baseline_breaks_too_is_no_fault() -> None:
+    base = with_json(0, 1, 2, 3)
+    assert compare(base, base, base).status is OK
+
+
+def test_a_violation_shows_an_example_that_cannot_act_on_a_terminal() -> None:
+    found = compare(BASE, BASE, run((3, "fine so far \x1b[2J" + GARBAGE)))
+    assert found.status is VIOLATED
+    assert 'for example "p3"' in found.seen
+    assert "\x1b" not in found.seen
+    assert text(3)[:20] in found.seen
+
+
 def test_flaws_that_the_baseline_shares_are_no_fault() -> None:
     base = answers(*([LOOP] * 3), *(text(n) for n in range(8)))
     assert compare(base, base, base).status is OK
@@ -176,6 +208,22 @@ def probed(*groups: ProbeAnswers) -> Observed:
     return replace(seen(), answers=groups)
 
 
+REFUSED = Answer("tools", "", None, "http-error: HTTP 400 no tools")
+HUNG = Answer("tools", "", None, "timeout-first-token: nothing came")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "status"),
+    [
+        ((*BASE, REFUSED), OK),
+        ((*BASE, HUNG), VIOLATED),
+        ((REFUSED, REFUSED, BASE[0]), VIOLATED),
+    ],
+)
+def test_the_service_as_it_is_may_refuse_some_kinds(candidate: tuple[Answer, ...], status: Status) -> None:
+    assert generates(asked(BASELINE, ()), probed(ProbeAnswers(candidate))).status is status
+
+
 @pytest.mark.parametrize(
     ("observed", "status"),
     [
@@ -185,6 +233,9 @@ def probed(*groups: ProbeAnswers) -> Observed:
         (probed(ProbeAnswers(BASE), ProbeAnswers(answers("", error="HTTP 500"))), VIOLATED),
         (probed(), UNKNOWN),
         (probed(ProbeAnswers(())), UNKNOWN),
+        (probed(ProbeAnswers((*BASE, REFUSED), (*BASE, REFUSED))), OK),
+        (probed(ProbeAnswers((*BASE, REFUSED), (*BASE, Answer("tools", "{}")))), VIOLATED),
+        (probed(ProbeAnswers((*BASE, REFUSED))), VIOLATED),
     ],
 )
 def test_generation(observed: Observed, status: Status) -> None:

@@ -21,13 +21,13 @@ from spectune.domain.deployment import (
     Service,
     Translation,
 )
-from spectune.domain.finding import Answer, Status
+from spectune.domain.finding import Answer, ProbeRun, Status
 from spectune.domain.measurement import Acceptance, Outcome
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, LevelKind, Sampling
 from spectune.verify.catalogue import CHECKS
-from spectune.verify.gate import after_measuring, before_measuring, state_of
-from spectune.verify.observed import Observed, ProbeAnswers
+from spectune.verify.gate import Gate, after_measuring, after_stopping, before_measuring, state_of
+from spectune.verify.observed import Left, Observed, ProbeAnswers
 from tests.verify.builders import cell, record
 
 TEXT = st.text(max_size=12)
@@ -35,9 +35,14 @@ WHOLE = st.integers(-(2**40), 2**40)
 MAYBE = st.none() | WHOLE
 NUMBER = st.floats()
 VALUE = st.booleans() | st.integers() | NUMBER | TEXT
-NAME = st.sampled_from(["threads", "spec-draft-n-max", "a", ""]) | TEXT
+NAME = st.sampled_from(["threads", "async-scheduling", "page-size", "spec-draft-n-max", "a", ""]) | TEXT
 SETTINGS = st.dictionaries(NAME, VALUE, max_size=3)
 LINES = st.lists(TEXT | st.sampled_from(["W n_max", "W threads reset"]), max_size=3).map(tuple)
+
+OUTPUT = st.text(max_size=80) | st.sampled_from(
+    ['{"a": 1}', '{"a": ', "```python\ndef f(:\n```", "```json\n[[[[\n```", "<tool_call>{}</tool_call>", "[" * 5000]
+)
+CAPACITY = st.builds(Capacity, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE)
 
 COUNTERS = st.builds(Counters, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, MAYBE, st.lists(WHOLE, max_size=5).map(tuple))
 SEEN = st.builds(
@@ -51,7 +56,7 @@ SEEN = st.builds(
     model=st.none() | TEXT,
     model_id=st.none() | TEXT,
     version=st.none() | TEXT,
-    capacity=st.builds(Capacity, MAYBE, MAYBE, MAYBE, MAYBE),
+    capacity=CAPACITY,
     warnings=LINES,
     counters=st.none() | COUNTERS,
     invalid_output=st.none() | TEXT,
@@ -85,10 +90,24 @@ LAUNCH = st.builds(
     model_id=TEXT,
     translations=st.lists(TRANSLATION, max_size=2).map(tuple),
 )
+ANSWERS = st.lists(
+    st.builds(Answer, st.sampled_from("abcdefgh"), OUTPUT, st.none() | TEXT, st.just("") | TEXT), max_size=8
+).map(tuple)
+RUN = st.builds(ProbeRun, st.integers(1, 4), ANSWERS)
+LEFT = st.builds(Left, MAYBE, MAYBE)
+ENGINE = st.sampled_from(["", "llama.cpp", "vllm", "sglang"])
 ASKED = st.builds(
     Asked,
     service=st.builds(
-        Service, st.sampled_from(["", "llama.cpp", "vllm"]), TEXT, TEXT, SETTINGS, st.just({}), TEXT, WHOLE, TEXT
+        Service,
+        st.sampled_from(["", "llama.cpp", "vllm", "sglang"]),
+        TEXT,
+        TEXT,
+        SETTINGS,
+        st.just({}),
+        TEXT,
+        WHOLE,
+        TEXT,
     ),
     candidate=CANDIDATE,
     baseline=CANDIDATE,
@@ -97,11 +116,10 @@ ASKED = st.builds(
     started_after=NUMBER,
     tokens_per_request=MAYBE,
     baseline_warnings=st.none() | LINES,
+    baseline_probes=st.lists(st.lists(RUN, max_size=2).map(tuple), max_size=3).map(tuple),
+    baseline_capacity=st.none() | CAPACITY,
+    baseline_settings=st.none() | SETTINGS,
 )
-ANSWERS = st.lists(
-    st.builds(Answer, st.sampled_from("abcdefgh"), st.text(max_size=80), st.none() | TEXT, st.just("") | TEXT),
-    max_size=8,
-).map(tuple)
 PROBES = st.lists(st.builds(ProbeAnswers, ANSWERS, ANSWERS, st.none() | ANSWERS, st.integers(1, 64)), max_size=2)
 
 
@@ -119,15 +137,22 @@ def measured(draw: st.DrawFn) -> MeasuredCell:
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(ASKED, EVIDENCE, SEEN, PROBES, st.dictionaries(TEXT, measured(), max_size=2))
+@given(ASKED, EVIDENCE, SEEN, PROBES, st.dictionaries(TEXT, measured(), max_size=2), LEFT)
 def test_no_check_raises(
-    asked: Asked, evidence: Evidence, seen: Seen, probes: list[ProbeAnswers], cells: dict[str, MeasuredCell]
+    asked: Asked,
+    evidence: Evidence,
+    seen: Seen,
+    probes: list[ProbeAnswers],
+    cells: dict[str, MeasuredCell],
+    left: Left,
 ) -> None:
     observed = Observed(evidence, seen)
+    runs = tuple(ProbeRun(group.users, group.candidate) for group in probes)
     found = before_measuring(asked, observed, probes) + after_measuring(asked, observed, cells)
+    found += after_stopping(asked, left) + Gate().before(asked, evidence, seen, runs)
     state_of(found)
     for check in CHECKS:
-        check(asked, Observed(evidence, seen, tuple(probes), cells))
+        check(asked, Observed(evidence, seen, tuple(probes), cells, left))
     for finding in found.findings:
         assert finding.seen
         assert bool(finding.why and finding.advice) is (finding.status is not Status.OK)
@@ -140,5 +165,7 @@ def test_nothing_seen_is_never_ok_for_what_must_be_seen(asked: Asked) -> None:
     found = before_measuring(asked, nothing)
     must = {"listener-is-ours", "process-alive", "started-after-deploy", "model-served", "speculation-live"}
     must |= {"speculation-method", "output-valid", "new-warnings", "generation", "answers"}
+    if not asked.is_baseline:
+        must |= {"scheduler-parity"}
     statuses = {finding.check: finding.status for finding in found.findings}
     assert {statuses[name] for name in must} == {Status.UNKNOWN}

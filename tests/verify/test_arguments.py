@@ -80,6 +80,8 @@ def test_mentions(line: str, name: str, found: bool) -> None:
         ("--spec-type ngram-simple --spec-ngram-simple-size-m 8", Method.NGRAM, 8),
         ("--spec-type ngram-simple --spec-draft-n-max 8", Method.NGRAM, None),
         ("--speculative-algorithm EAGLE3 --speculative-num-steps=4", Method.EAGLE3, 4),
+        ("--speculative-algorithm NEXTN --speculative-num-steps 2 --speculative-num-draft-tokens 3", Method.MTP, 2),
+        ("--speculative-algorithm NGRAM --speculative-num-draft-tokens 9", Method.NGRAM, 8),
         ("--spec-type draft-simple", Method.DRAFT, None),
         ("--spec-type draft-simple --spec-draft-n-max", Method.DRAFT, None),
         ("--spec-type draft-simple --spec-draft-n-max 2.5", Method.DRAFT, None),

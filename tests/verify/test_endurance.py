@@ -6,10 +6,10 @@ import pytest
 
 from spectune.domain.deployment import Counters, Exit, ListenerOwner
 from spectune.domain.finding import Status
-from spectune.domain.measurement import Outcome
+from spectune.domain.measurement import Doubt, Outcome
 from spectune.verify import endurance
 from spectune.verify.observed import Observed
-from tests.verify.builders import asked, cell, evidence, loaded
+from tests.verify.builders import asked, cell, evidence, loaded, record
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN
 RISING = cell(counters=(Counters(output_tokens=10), Counters(output_tokens=90)), started=1.0)
@@ -55,3 +55,53 @@ def test_failures_add_up_over_cells_and_are_named() -> None:
     found = endurance.no_failures(asked(), loaded(cell(), cell(requests={Outcome.RESET: 3})))
     assert found.status is VIOLATED
     assert found.seen == "3 of 103 failed (reset: 3)"
+
+
+def in_order(*outcomes: Outcome) -> Observed:
+    """One cell whose requests were sent in this order and ended so; their records are kept in another."""
+    records = [record(f"p{n}", outcome=outcome, sent=n) for n, outcome in enumerate(outcomes)]
+    return loaded(cell(records=tuple(reversed(records))))
+
+
+@pytest.mark.parametrize(
+    ("observed", "status"),
+    [
+        (in_order(Outcome.OK, Outcome.OK, Outcome.OK), OK),
+        (in_order(Outcome.OK, Outcome.TIMEOUT_FIRST, Outcome.OK), OK),
+        (in_order(Outcome.OK, Outcome.OK, Outcome.TIMEOUT_FIRST), OK),
+        (in_order(Outcome.OK, Outcome.TIMEOUT_FIRST, Outcome.TIMEOUT_IDLE), VIOLATED),
+        (in_order(Outcome.OK, Outcome.TIMEOUT_FIRST, Outcome.TIMEOUT_FIRST, Outcome.CANCELLED), VIOLATED),
+        (in_order(Outcome.OK, Outcome.HTTP_ERROR, Outcome.HTTP_ERROR), OK),
+        (in_order(Outcome.CANCELLED), UNKNOWN),
+        (loaded(), UNKNOWN),
+    ],
+)
+def test_sustained(observed: Observed, status: Status) -> None:
+    assert endurance.sustained(asked(), observed).status is status
+
+
+def test_a_hang_says_after_how_many_answers() -> None:
+    found = endurance.sustained(asked(), in_order(*[Outcome.OK] * 7, *[Outcome.TIMEOUT_FIRST] * 3))
+    assert found.seen == "no answer to the last 3 of 10 requests: it hangs after 7"
+
+
+CACHED = Doubt("prefix-cache-hit", "99 % of prompt tokens came from the cache", "Restart.")
+LATE = Doubt("client-late", "late by 1 ms", "Free a core.")
+
+
+@pytest.mark.parametrize(
+    ("observed", "status"),
+    [
+        (loaded(cell()), OK),
+        (loaded(cell(doubts=(LATE,))), OK),
+        (loaded(cell(), cell(doubts=(LATE, CACHED))), UNKNOWN),
+        (loaded(), UNKNOWN),
+    ],
+)
+def test_measured_soundly(observed: Observed, status: Status) -> None:
+    assert endurance.measured_soundly(asked(), observed).status is status
+
+
+def test_the_doubt_and_its_cell_are_named() -> None:
+    found = endurance.measured_soundly(asked(), loaded(cell(), cell(doubts=(CACHED,))))
+    assert found.seen == "cell 2: 99 % of prompt tokens came from the cache (prefix-cache-hit)"

@@ -9,14 +9,14 @@ import pytest
 from spectune.domain.asked import Asked
 from spectune.domain.candidate import Method
 from spectune.domain.deployment import Exit, ListenerOwner
-from spectune.domain.finding import Finding, Status, Verification
+from spectune.domain.finding import Finding, ProbeRun, Status, Verification
 from spectune.domain.trial import TrialState
-from spectune.verify.gate import after_measuring, before_measuring, on_answers, on_start, state_of
+from spectune.verify.gate import Gate, after_measuring, before_measuring, on_answers, on_start, state_of
 from spectune.verify.observed import Observed, ProbeAnswers
-from tests.verify.builders import BASELINE, DRAFT, POOL, answers, asked, cell, drafts, evidence, seen
+from tests.verify.builders import BASELINE, DRAFT, POOL, answers, asked, cell, drafts, evidence, record, seen
 from tests.verify.test_answers import BASE
 
-CELL = {"c1 T0": cell(drafts(100, 0.5, 0.7, 0.5, 0.3))}
+CELL = {"c1 T0": cell(drafts(100, 0.5, 0.7, 0.5, 0.3), records=(record("a"),))}
 PROBES = (ProbeAnswers(BASE, BASE, BASE),)
 
 
@@ -90,9 +90,19 @@ def test_stages_add_up() -> None:
 @pytest.mark.parametrize(
     ("wanted", "absent"),
     [
-        (asked(BASELINE, ()), {"speculation-depth", "depth-kept", "head-sound", "drafts-not-suspicious"}),
+        (
+            asked(BASELINE, ()),
+            {
+                "scheduler-parity",
+                "speculation-depth",
+                "depth-kept",
+                "head-sound",
+                "drafts-not-suspicious",
+                "speculation-topk",
+            },
+        ),
         (asked(DRAFT), {"drafts-not-suspicious"}),
-        (asked(POOL), {"head-sound"}),
+        (asked(POOL), {"head-sound", "speculation-topk"}),
     ],
 )
 def test_questions_without_meaning_are_not_asked(wanted: Asked, absent: set[str]) -> None:
@@ -105,3 +115,22 @@ def test_questions_without_meaning_are_not_asked(wanted: Asked, absent: set[str]
 def test_an_answered_probe_is_seen_by_the_gate() -> None:
     found = on_answers(asked(), seen(), [ProbeAnswers(answers("", error="HTTP 500"))])
     assert state_of(found)[0] is TrialState.INVALID
+
+
+def test_answers_are_held_against_the_baselines_at_the_same_load() -> None:
+    """Garbage that shows in company only makes the trial invalid, with an example."""
+    garbled = answers(*["\ufffd" * 30] * len(BASE))
+    twice = ((ProbeRun(1, BASE), ProbeRun(16, BASE)),) * 2
+    wanted = replace(asked(), baseline_probes=twice)
+    found = Gate().before(wanted, evidence().evidence, seen().seen, (ProbeRun(1, BASE), ProbeRun(16, garbled)))
+    state, why = state_of(found)
+    assert state is TrialState.INVALID
+    assert why.startswith("answers: 16 users: 12 of 12 are garbage characters; for example")
+    alone = Gate().before(wanted, evidence().evidence, seen().seen, (ProbeRun(1, BASE), ProbeRun(16, BASE)))
+    assert state_of(alone)[0] is TrialState.VALID
+
+
+def test_a_load_that_the_baseline_was_not_asked_at_is_unknown() -> None:
+    wanted = replace(asked(), baseline_probes=((ProbeRun(1, BASE),),) * 2)
+    found = Gate().before(wanted, evidence().evidence, seen().seen, (ProbeRun(1, BASE), ProbeRun(16, BASE)))
+    assert state_of(found)[0] is TrialState.UNKNOWN

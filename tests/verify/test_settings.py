@@ -209,3 +209,25 @@ def test_the_largest_level_counts() -> None:
     assert asked(cells=(RATE_CELL, CELLS[0])).most_users == 1
     assert DRAFT_FLAGS[1] == "draft-simple"
     assert asked(DRAFT).speculates
+
+
+TREE = Candidate(Speculation(Method.EAGLE, 3, topk=4))
+TREE_FLAGS = ("--speculative-eagle-topk", "4")
+
+
+@pytest.mark.parametrize(
+    ("candidate", "flags", "observed", "status"),
+    [
+        (DRAFT, (), seen(), OK),
+        (DRAFT, (), seen(settings={"speculative-eagle-topk": 1}), OK),
+        (DRAFT, (), seen(settings={"speculative-eagle-topk": 4}), VIOLATED),
+        (TREE, TREE_FLAGS, seen(settings={"speculative-eagle-topk": 4}), OK),
+        (TREE, TREE_FLAGS, seen(settings={"speculative-eagle-topk": 1}), VIOLATED),
+        (TREE, TREE_FLAGS, seen(), OK),
+        (TREE, ("--speculative-eagle-topk", "1"), seen(), UNKNOWN),
+        (TREE, TREE_FLAGS, seen(speculating=None), UNKNOWN),
+        (TREE, (), seen(), UNKNOWN),
+    ],
+)
+def test_branches(candidate: Candidate, flags: tuple[str, ...], observed: Observed, status: Status) -> None:
+    assert settings.speculation_topk(asked(candidate, flags), observed).status is status

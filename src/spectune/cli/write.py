@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spectune import assemble
-from spectune.cli import campaign_file, template
+from spectune.cli import campaign_file, service, template
 from spectune.domain.candidate import Method
 from spectune.domain.errors import HostError, InputError
 from spectune.domain.spec import CampaignSpec, SearchSpec, ServiceSpec, SpeculationSpace, WorkloadSpec
@@ -19,12 +19,20 @@ def init(
     model: Annotated[str, typer.Option(help="GGUF file to serve, or 'builtin'.")] = "builtin",
     draft_model: Annotated[str | None, typer.Option(help="Draft model for it, if there is one.")] = None,
     binary: Annotated[str, typer.Option("--engine-binary", help="llama-server to use, or 'auto'.")] = "auto",
+    unit: Annotated[str, typer.Option("--unit", help="systemd unit to tune: its command line is read.")] = "",
+    remote: service.Remote = "",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Write a commented campaign file for this machine."""
+    """Write a commented campaign file: for this machine, or for a systemd service as it is."""
     if out.exists() and not force:
         raise InputError(f"{out} exists already", "Name another file, or overwrite it with --force.")
-    text = template.render(_spec(out.stem, model, draft_model, binary))
+    if remote and not unit:
+        raise InputError("--remote goes with --unit", "Name the unit that serves there: --unit llm.service")
+    if unit:
+        spec = assemble.spec_from_unit(remote, unit, _name(out.stem), service.password())
+    else:
+        spec = _spec(out.stem, model, draft_model, binary)
+    text = template.render(spec)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -45,12 +53,17 @@ def _spec(name: str, model: str, draft_model: str | None, binary: str) -> Campai
     draft = draft_model or ("builtin" if model == "builtin" else None)
     if draft is not None:
         spaces.insert(0, SpeculationSpace(Method.DRAFT, depths=(1, 2, 3, 4, 5), draft_model=draft))
-    safe = "".join(char if char.isalnum() or char in "._-" else "-" for char in name).lstrip("._-") or "campaign"
     return CampaignSpec(
-        name=safe[:64],
+        name=_name(name),
         service=ServiceSpec(
             binary=binary, model=model, args={"threads": max(1, cores - 1), "ctx-size": 8192, "parallel": 4}
         ),
         search=SearchSpec(speculation=tuple(spaces), knobs={"threads": (cores,)} if cores > 1 else {}),
         workload=WorkloadSpec(concurrency=(1, 2, 4)),
     )
+
+
+def _name(text: str) -> str:
+    """A campaign's name that is like a text."""
+    safe = "".join(char if char.isalnum() or char in "._-" else "-" for char in text).lstrip("._-") or "campaign"
+    return safe[:64]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity, Launch, Service
-from spectune.domain.finding import Answer
-from spectune.domain.knobs import KnobValue
+from spectune.domain.finding import ProbeRun
+from spectune.domain.knobs import KnobValue, Settings
 from spectune.domain.workload import Cell, LevelKind
 
 
@@ -24,9 +24,11 @@ class Asked:
         cells: what is to be measured.
         started_after: when the deploy began, seconds since the epoch.
         tokens_per_request: most tokens of one request, prompt and answer; None when unknown.
-        baseline_answers: the baseline's greedy answers, one run a tuple; two runs tell how much it differs from itself.
+        baseline_probes: the baseline's greedy answers, one deployment a tuple with a run for every number of users;
+            two deployments tell how much the baseline differs from itself.
         baseline_warnings: the baseline's warning lines; None while they are not known.
         baseline_capacity: the baseline's room; None while it is not known.
+        baseline_settings: the baseline's effective settings; None while they are not known.
     """
 
     service: Service
@@ -36,9 +38,10 @@ class Asked:
     cells: tuple[Cell, ...]
     started_after: float
     tokens_per_request: int | None = None
-    baseline_answers: tuple[tuple[Answer, ...], ...] = ()
+    baseline_probes: tuple[tuple[ProbeRun, ...], ...] = ()
     baseline_warnings: tuple[str, ...] | None = None
     baseline_capacity: Capacity | None = None
+    baseline_settings: Settings | None = None
 
     @property
     def speculates(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Deployment, Hardware, Service
-from spectune.domain.finding import Answer, Verification
+from spectune.domain.finding import Answer, ProbeRun, Verification
 from spectune.domain.measurement import Measurement, RequestRecord
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, TrialState
@@ -81,12 +81,18 @@ class Deployed:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Findings of one stage, and the greedy answers they rest on; the stages of a trial add up."""
+    """Findings of one stage, and the greedy answers they rest on; the stages of a trial add up.
+
+    Attributes:
+        answers: as ledgers of version 1 keep them, asked one at a time; empty in newer ones.
+        probes: one run for every number of requests in flight.
+    """
 
     at: float
     trial: int
     verification: Verification
     answers: tuple[Answer, ...] = ()
+    probes: tuple[ProbeRun, ...] = ()
     kind: Literal["verified"] = "verified"
 
 

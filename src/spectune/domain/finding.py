@@ -46,6 +46,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeRun:
+    """The greedy answers of one server to the probe prompts, asked once.
+
+    Attributes:
+        users: requests in flight while asking.
+        answers: in the prompts' order.
+    """
+
+    users: int
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """All findings about one deployment."""
 

@@ -20,6 +20,7 @@ from spectune.domain.events import (
     TrialStarted,
     Verified,
 )
+from spectune.domain.finding import ProbeRun
 from spectune.domain.trial import MeasuredCell, Purpose, Trial
 from spectune.domain.verdict import Conclusion, Decision
 
@@ -141,7 +142,8 @@ def _advance(trial: Trial, event: Deployed | Verified | Measured | TrialEnded | 
             return replace(trial, deployment=event.deployment)
         case Verified():
             verification = trial.verification + event.verification
-            return replace(trial, verification=verification, answers=trial.answers + event.answers)
+            probes = event.probes or ((ProbeRun(1, event.answers),) if event.answers else ())
+            return replace(trial, verification=verification, probes=trial.probes + probes)
         case Measured():
             cell = MeasuredCell(event.measurement, event.records)
             return replace(trial, cells={**trial.cells, event.measurement.cell.key: cell})

@@ -12,7 +12,7 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Counters, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure
 from spectune.domain.events import CampaignOpened, Event
-from spectune.domain.finding import Answer, Verification
+from spectune.domain.finding import Answer, ProbeRun, Verification
 from spectune.domain.history import History
 from spectune.domain.knobs import Knob
 from spectune.domain.spec import CampaignSpec
@@ -204,12 +204,16 @@ class Proposal:
 class Verifier(Protocol):
     """Proves what runs. Depends on its arguments alone."""
 
-    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
+    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[ProbeRun, ...]) -> Verification:
         """Findings about a fresh deployment, from read-back settings and greedy answers."""
         ...
 
     def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
         """Findings that need the measurements: drafts really happened, the server survived."""
+        ...
+
+    def stopped(self, asked: Asked, gpu_before: int, gpu_after: int) -> Verification:
+        """Findings about what a stopped deployment left behind: GPU memory in use before its start and now, bytes."""
         ...
 
     def state(self, verification: Verification) -> tuple[TrialState, str]:

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from spectune.domain.candidate import Method
 from spectune.domain.knobs import KnobValue
+from spectune.domain.measurement import Slo
 from spectune.domain.metrics import MetricName
 from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Sampling
 
 _STRICT = ConfigDict(extra="forbid")
 
+_LEVELS = r"^(?P<low>\d+(\.\d+)?)(-(?P<high>\d+(\.\d+)?))?(?P<unit>/s|x|)$"
+"""Spelling of one load level or a range of them."""
+
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+
+
+def _level_key(value: object) -> int | str:
+    """A key of levels in its one spelling: an int for a number of users, text for all else."""
+    text = str(value).strip()
+    found = re.fullmatch(_LEVELS, text)
+    bounds = (float(found["low"]), float(found["high"] or found["low"])) if found else (0.0, 0.0)
+    if found is None or isinstance(value, bool) or not 0 < bounds[0] <= bounds[1]:
+        raise PydanticCustomError(
+            "level",
+            "should name load levels: users (8, or '1-4'), requests per second ('2.5/s') or speed of a trace ('2x')",
+        )
+    return int(text) if text.isdecimal() else text
+
+
+LevelKey = Annotated[int | str, BeforeValidator(_level_key)]
+"""Names load levels: users (8), a range of them ("1-4"), rates ("2.5/s", "1-4/s"), speeds of a trace ("2x")."""
+
+
+def is_named(key: int | str, level: Level) -> bool:
+    """Whether a key of `objective.weights` names a level. False for text that names none at all."""
+    found = re.fullmatch(_LEVELS, str(key))
+    if found is None:
+        return False
+    unit = "" if level.kind is LevelKind.CONCURRENCY else "x" if level.arrival is Arrival.TRACE else "/s"
+    low, high = float(found["low"]), float(found["high"] or found["low"])
+    return found["unit"] == unit and low <= level.value <= high
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +58,9 @@ class ServiceSpec:
 
     __pydantic_config__ = _STRICT
 
-    engine: Annotated[Literal["llama.cpp", "sglang"], Field(description="Which inference server.")] = "llama.cpp"
+    engine: Annotated[Literal["llama.cpp", "sglang", "vllm"], Field(description="Which inference server.")] = (
+        "llama.cpp"
+    )
     binary: Annotated[
         str,
         Field(
@@ -52,6 +87,16 @@ class ServiceSpec:
     ready_timeout_s: Annotated[
         PositiveFloat, Field(description="Give up on a start after so many seconds without a new log line.")
     ] = 600.0
+    remote: Annotated[
+        str, Field(description="Machine that the service runs on, as `ssh NAME` calls it; empty for this one.")
+    ] = ""
+    unit: Annotated[
+        str,
+        Field(
+            description="systemd unit to tune in place of servers of spectune's own; 'user:NAME' for one of the "
+            "login's own service manager. It is put back at the end."
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +154,25 @@ class SearchSpec:
     candidates: Annotated[
         tuple[CandidateSpec, ...], Field(description="Candidates spelled out; all are tried, before the methods.")
     ] = ()
+    schedules: Annotated[
+        bool,
+        Field(
+            description="Where load levels want different depths, also try one candidate that changes its depth with "
+            "the load (SGLang and vLLM can)."
+        ),
+    ] = True
+    strategy: Annotated[
+        Literal["guided", "staged", "incremental", "grid", "random", "tpe"],
+        Field(
+            description="Order of trying. 'guided' forecasts every depth from the first trials and skips what can't "
+            "win; 'staged' goes deeper while it pays; the others are there for comparison."
+        ),
+    ] = "guided"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to try."""
+        return not (self.speculation or self.knobs or self.candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,22 +221,48 @@ class ObjectiveSpec:
     __pydantic_config__ = _STRICT
 
     maximise: Annotated[
-        Literal[MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED],
-        Field(description="Metric that ranks candidates."),
+        Literal[MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED, MetricName.GOODPUT],
+        Field(
+            description="Metric that ranks candidates. 'goodput_requests_s' counts requests served within slo_ttft_s "
+            "and slo_tpot_s."
+        ),
     ] = MetricName.PER_USER_SPEED
+    per_gpu: Annotated[
+        bool, Field(description="Divide the metric by the number of GPUs, where candidates differ in it.")
+    ] = False
+    slo_ttft_s: Annotated[
+        PositiveFloat | None, Field(description="Goodput: most seconds to a request's first token; null: no bound.")
+    ] = None
+    slo_tpot_s: Annotated[
+        PositiveFloat | None, Field(description="Goodput: most seconds per output token; null: no bound.")
+    ] = None
     weights: Annotated[
-        Mapping[int, Annotated[float, Field(ge=0)]],
-        Field(description="Concurrency -> weight of that level; empty weighs all levels alike."),
+        Mapping[LevelKey, Annotated[float, Field(ge=0)]],
+        Field(
+            description="Load -> its weight, for instance its share of the time: users (8, or '1-4' for every level "
+            "from 1 to 4, which share the weight), requests per second ('2.5/s', '1-4/s'), speed of a trace ('2x'). "
+            "Levels not named count nothing; empty weighs all levels alike."
+        ),
     ] = field(default_factory=dict)
     min_gain: Annotated[
-        float, Field(ge=0, lt=1, description="A smaller gain than this is not worth a change (0.03 = 3 %).")
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            description="What a change should bring: one that provably brings less is not made (0.03 = 3 %).",
+        ),
     ] = 0.03
     confidence: Annotated[float, Field(gt=0.5, lt=1, description="Confidence of intervals and verdicts.")] = 0.95
+
+    @property
+    def slo(self) -> Slo | None:
+        """The bounds that goodput counts by; None where there is none."""
+        return None if self.slo_ttft_s is None and self.slo_tpot_s is None else Slo(self.slo_ttft_s, self.slo_tpot_s)
 
 
 @dataclass(frozen=True, slots=True)
 class ConstraintSpec:
-    """What a winner must not break. Null: no such floor."""
+    """What a winner must not break. Null or empty: no such limit."""
 
     __pydantic_config__ = _STRICT
 
@@ -180,7 +270,24 @@ class ConstraintSpec:
     min_running_requests: Annotated[PositiveInt | None, Field(description="Fewest requests that run at a time.")] = None
     max_slowdown: Annotated[
         float | None,
-        Field(ge=0, lt=1, description="Most that any single level may lose against the baseline (0.1 = 10 %)."),
+        Field(
+            ge=0,
+            lt=1,
+            description="Most that any single level may provably lose against the baseline in the objective's metric "
+            "(0.1 = 10 %).",
+        ),
+    ] = None
+    min_aggregate_tok_s: Annotated[
+        Mapping[LevelKey, PositiveFloat],
+        Field(description="Load, spelled as in objective.weights -> fewest tok/s of all its users together."),
+    ] = field(default_factory=dict)
+    min_aggregate_share: Annotated[
+        float | None,
+        Field(gt=0, le=1, description="Least share of the baseline's aggregate speed at any level (0.95 = 95 %)."),
+    ] = None
+    max_ttft_p99_s: Annotated[
+        PositiveFloat | None,
+        Field(description="Most seconds to the first token for 99 of 100 requests, at any level."),
     ] = None
 
 
@@ -244,9 +351,14 @@ class CampaignSpec:
         )
 
     def weight(self, cell: Cell) -> float:
-        """The objective's weight of a cell; the cells of a level share its weight. Not normalised."""
-        if not self.objective.weights:
+        """The objective's weight of a cell; the levels of a range share its weight, so do the cells of a level. Not
+        normalised."""
+        weights = self.objective.weights
+        if not weights:
             return 1.0
-        if cell.level.kind is LevelKind.RATE:
-            return 0.0
-        return self.objective.weights.get(cell.level.users, 0.0)
+        levels = {other.level for other in self.cells}
+        found = 0.0
+        for key, weight in weights.items():
+            named = [level for level in levels if is_named(key, level)]
+            found += weight / len(named) if cell.level in named else 0.0
+        return found

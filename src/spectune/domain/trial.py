@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Deployment
-from spectune.domain.finding import Answer, Verification
+from spectune.domain.finding import ProbeRun, Verification
 from spectune.domain.measurement import Measurement, RequestRecord
 from spectune.domain.verdict import Verdict
 
@@ -49,7 +49,7 @@ class Trial:
     purpose, reason: why it was proposed.
     state, state_reason: how it ended; for INVALID the reason is a short key with words after a colon.
     log: the end of the server's log where the trial failed.
-    answers: greedy answers to the probe prompts, for comparison with the baseline's.
+    probes: greedy answers to the probe prompts, for comparison with the baseline's.
     cells: cell key -> what was measured.
     beside: number of the trial on a second server that this one is measured in turns with; None where it is alone.
     started_at, ended_at: seconds since the epoch.
@@ -66,7 +66,7 @@ class Trial:
     log: str = ""
     deployment: Deployment | None = None
     verification: Verification = field(default_factory=Verification)
-    answers: tuple[Answer, ...] = ()
+    probes: tuple[ProbeRun, ...] = ()
     cells: Mapping[str, MeasuredCell] = field(default_factory=dict)
     verdict: Verdict | None = None
     beside: int | None = None

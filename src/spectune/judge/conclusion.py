@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from spectune.domain.estimate import Ratio
 from spectune.domain.finding import Status
 from spectune.domain.history import History
-from spectune.domain.spec import CampaignSpec, SearchSpec
+from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion
 from spectune.judge.best import best_by_slice
 from spectune.judge.comparison import Comparer, Comparison
-from spectune.judge.constraints import capacity_breaches, slowdown_breaches
-from spectune.judge.trial_verdict import is_tie, missing_cells
+from spectune.judge.constraints import Constraint, Constraints, broken, in_words, unproven
+from spectune.judge.trial_verdict import gains, is_tie, missing_cells
 
 
 def conclude_campaign(spec: CampaignSpec, history: History) -> Conclusion:
@@ -24,28 +24,43 @@ def conclude_campaign(spec: CampaignSpec, history: History) -> Conclusion:
     noise = known.noise.tau if known.noise.repeats else None
     if not known.has(baseline):
         return Conclusion(None, False, "the baseline has no usable measurement, so there is nothing to compare with")
-    if not any(trial.purpose is Purpose.EXPLORE for trial in history.finished) and spec.search != SearchSpec():
+    if not any(trial.purpose is Purpose.EXPLORE for trial in history.finished) and not spec.search.is_empty:
         return Conclusion(None, False, "the budget ended before anything was tried", noise=noise)
     tried = [identity for identity in history.candidates if identity != baseline]
-    sound = [identity for identity in tried if known.has(identity) and not _unfit(spec, history, identity)]
-    answer = _answer(spec, history, known, sound)
+    case = _Case(spec, history, known, Constraints(spec, history.finished, baseline))
+    sound = [identity for identity in tried if known.has(identity) and not case.unfit(identity)]
+    answer = _answer(case, sound)
     best = best_by_slice(known, baseline, sound, spec.objective.confidence)
     return replace(answer, best=best, noise=noise)
 
 
-def _answer(spec: CampaignSpec, history: History, known: Comparer, sound: Sequence[str]) -> Conclusion:
+@dataclass(frozen=True, slots=True)
+class _Case:
+    spec: CampaignSpec
+    history: History
+    known: Comparer
+    constraints: Constraints
+
+    def unfit(self, identity: str) -> str:
+        """Why a candidate can't be named as best anywhere; "" where it can."""
+        invalid = (t for t in _trials(self.history, identity) if t.state is TrialState.INVALID)
+        if (trial := next(invalid, None)) is not None:
+            return f"trial {trial.number} is invalid ({trial.state_reason or 'no reason recorded'})"
+        return broken(self.constraints.of(identity))
+
+
+def _answer(case: _Case, sound: Sequence[str]) -> Conclusion:
+    history = case.history
     arms = [trial for trial in history.finished if trial.purpose is Purpose.CONFIRM]
     confirming = list(dict.fromkeys(t.candidate.id for t in arms if t.candidate.id != history.baseline.id))
     if not confirming:
-        return _unconfirmed(spec, history, known, sound)
-    # Bonferroni, should several candidates have come as far as confirmation.
-    confidence = 1 - (1 - spec.objective.confidence) / len(confirming)
-    results = [_confirmation(spec, history, known, identity, confidence) for identity in confirming]
-    won = [result for result in results if result.won]
-    chosen = max(won or results, key=lambda result: result.overall.value if result.overall else 0.0)
-    if chosen.won:
-        return Conclusion(chosen.candidate, True, chosen.reason, chosen.overall)
-    return Conclusion(history.baseline.id if chosen.settled else None, False, chosen.reason)
+        return _unconfirmed(case, sound)
+    results = [_confirmation(case, identity, len(confirming)) for identity in confirming]
+    if winner := _simplest_of_the_best(case, [result for result in results if result.won]):
+        notes = {"constraints": words} if (words := in_words(winner.constraints)) else {}
+        return Conclusion(winner.candidate, True, winner.reason, winner.overall, notes=notes)
+    closest = max(results, key=_gained)
+    return Conclusion(history.baseline.id if closest.settled else None, False, closest.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +72,38 @@ class _Confirmation:
     reason: str
     overall: Ratio | None = None
     settled: bool = True
+    constraints: tuple[Constraint, ...] = ()
 
 
-def _confirmation(
-    spec: CampaignSpec, history: History, known: Comparer, identity: str, confidence: float
-) -> _Confirmation:
-    label, goal = history.candidates[identity].label, spec.objective
-    if unfit := _unfit(spec, history, identity):
+def _gained(result: _Confirmation) -> float:
+    return result.overall.value if result.overall else 0.0
+
+
+def _simplest_of_the_best(case: _Case, won: Sequence[_Confirmation]) -> _Confirmation | None:
+    """Of those within the minimum gain of the best the simplest, then the one with more KV room, then the faster."""
+    if not won:
+        return None
+    best = max(map(_gained, won))
+    close = [result for result in won if _gained(result) >= best / (1 + case.spec.objective.min_gain)]
+
+    def rank(result: _Confirmation) -> tuple[tuple[int, int], int, float]:
+        rooms = [t.deployment.seen.capacity.kv_tokens for t in _trials(case.history, result.candidate) if t.deployment]
+        room = max((tokens for tokens in rooms if tokens is not None), default=0)
+        return case.history.candidates[result.candidate].simplicity(), -room, -_gained(result)
+
+    return min(close, key=rank)
+
+
+def _confirmation(case: _Case, identity: str, many: int) -> _Confirmation:
+    """What confirmation says of one of `many` candidates that came so far; they share the error (Bonferroni)."""
+    spec, history, known = case.spec, case.history, case.known
+    label = history.candidates[identity].label
+    if unfit := case.unfit(identity):
         return _Confirmation(identity, False, f"{label} can't win: {unfit}; the baseline stays")
     comparison = known.compare_in(identity, history.baseline.id, lambda trial: trial.purpose is Purpose.CONFIRM)
     rows = [trial.candidate.id for trial in known.table.trials if trial.purpose is Purpose.CONFIRM]
     pairs = min(rows.count(identity), rows.count(history.baseline.id))
+    confidence = 1 - (1 - spec.objective.confidence) / many
     overall = comparison.ratio(confidence) if comparison is not None else None
     if comparison is None or overall is None or pairs < min(2, spec.budget.confirm_pairs):
         reason = f"{label} was not confirmed: {pairs} of {spec.budget.confirm_pairs} pairs of trials could be used"
@@ -75,13 +111,14 @@ def _confirmation(
     if missing := missing_cells(comparison):
         return _Confirmation(identity, False, f"{label} was not confirmed: {missing}", settled=False)
     counted = f"confirmed by {pairs} interleaved pair{'s' * (pairs != 1)}"
-    if overall.low > 1 and overall.value >= 1 + goal.min_gain:
-        slow = "; ".join(breach.words for breach in slowdown_breaches(spec, comparison))
-        doubtful = slow or "; ".join(_unproven(spec, history, identity))
+    if gains(comparison, confidence, spec, pairs):
+        found = (*case.constraints.of(identity), *case.constraints.slowdowns(comparison))
+        doubtful = broken(found) or "; ".join([*_unproven(history, identity), *unproven(found)])
         if doubtful:
             reason = f"{label} is faster by {overall.percent}, {counted}, but can't win: {doubtful}; the baseline stays"
             return _Confirmation(identity, False, reason, overall)
-        return _Confirmation(identity, True, f"{label} is faster by {overall.percent}, {counted}", overall)
+        reason = f"{label} is faster by {overall.percent}, {counted}"
+        return _Confirmation(identity, True, reason, overall, constraints=found)
     return _Confirmation(identity, False, _not_won(spec, label, comparison, overall, pairs, confidence), overall)
 
 
@@ -91,11 +128,6 @@ def _not_won(
     goal = spec.objective
     if overall.high < 1 or is_tie(comparison, confidence, goal.min_gain) or overall.high < 1 + goal.min_gain:
         return f"nothing beats what you have: {label} was best and gains {overall.percent} after {pairs} pairs"
-    if overall.low > 1:
-        return (
-            f"nothing provably beats what you have by {100 * goal.min_gain:g} %: "
-            f"{label} gains {overall.percent} after {pairs} pairs"
-        )
     return f"inconclusive: {_undecided(spec, label, comparison, overall, pairs, confidence)}"
 
 
@@ -112,9 +144,10 @@ def _undecided(
     return f"gain of {label} {overall.percent} can't be told from noise of {noise}; {advice}"
 
 
-def _unconfirmed(spec: CampaignSpec, history: History, known: Comparer, sound: Sequence[str]) -> Conclusion:
+def _unconfirmed(case: _Case, sound: Sequence[str]) -> Conclusion:
     """Explorations alone: they can tell that nothing is better, never that something is, since the best of many
     lucky draws is expected to look better than it is."""
+    spec, history, known = case.spec, case.history, case.known
     goal, baseline = spec.objective, history.baseline.id
     looks = [(identity, found) for identity in sound if (found := known.compare(identity, baseline)) is not None]
     rated = [
@@ -144,19 +177,7 @@ def _unconfirmed(spec: CampaignSpec, history: History, known: Comparer, sound: S
     return Conclusion(baseline, False, f"nothing provably beats what you have: {words}")
 
 
-def _unfit(spec: CampaignSpec, history: History, identity: str) -> str:
-    """Why a candidate can't be named as best anywhere; "" where it can."""
-    for trial in _trials(history, identity):
-        if trial.state is TrialState.INVALID:
-            return f"trial {trial.number} is invalid ({trial.state_reason or 'no reason recorded'})"
-        if trial.valid:
-            for breach in capacity_breaches(spec, trial):
-                if breach.status is Status.VIOLATED:
-                    return breach.words
-    return ""
-
-
-def _unproven(spec: CampaignSpec, history: History, identity: str) -> Iterator[str]:
+def _unproven(history: History, identity: str) -> Iterator[str]:
     """Reasons why a candidate must not win although it is faster, each once.
 
     A check that the service as it is never passes either (simulated output) tells nothing of the candidate. It still
@@ -176,9 +197,6 @@ def _unproven(spec: CampaignSpec, history: History, identity: str) -> Iterator[s
             words[f"trial {trial.number} has no recorded checks"] = None
         if trial.state is TrialState.UNKNOWN and trial.verification.proven:
             words[f"trial {trial.number} is unknown ({trial.state_reason or 'no reason recorded'})"] = None
-        words.update(
-            (breach.words, None) for breach in capacity_breaches(spec, trial) if breach.status is Status.UNKNOWN
-        )
     yield from words
 
 

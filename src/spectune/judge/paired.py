@@ -25,9 +25,10 @@ class PairedJudge:
         An exploration is compared with the incumbent, a confirmation with the baseline over the confirmation trials
         so far, a baseline or anchor with the other trials of the same candidate (never KEEP or REVERT).
 
-        KEEP: the interval lies above 1 and the estimate reaches 1 + min_gain, or a tie with an incumbent that is
-        not simpler. REVERT: the interval lies below 1, a constraint is broken, or the trial is invalid. TIE: provably
-        smaller than min_gain. INCONCLUSIVE: everything else, missing data included.
+        KEEP: the interval lies above 1 and the estimate reaches 1 + min_gain (in a confirmation: the interval reaches
+        it), or a tie with an incumbent that is not simpler. REVERT: the interval lies below 1, a constraint is broken,
+        or the trial is invalid. TIE: provably smaller than min_gain. INCONCLUSIVE: everything else, missing data
+        included.
         """
         return decide_trial(spec, history, trial)
 
@@ -36,7 +37,8 @@ class PairedJudge:
 
         Only confirmation trials decide about a winner: they are made after it was picked, so that the luck which made
         it look best (the winner's curse) is not in them, and no correction for the number of explored candidates is
-        due. Without them nothing wins; the winner is None where something looked better. A candidate with an
-        invalid trial, a check that is not ok, or a constraint that is not proven can't win.
+        due. Of several that win, the simplest within the minimum gain of the best is taken. Without confirmation
+        nothing wins; the winner is None where something looked better. A candidate with an invalid trial, a check that
+        is not ok, or a constraint that bars it can't win.
         """
         return conclude_campaign(spec, history)

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.estimate import Ratio
-from spectune.domain.finding import Status
 from spectune.domain.history import History
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision, Effect, Verdict
 from spectune.judge.comparison import Comparer, Comparison, usable
-from spectune.judge.constraints import Breach, capacity_breaches, slowdown_breaches
+from spectune.judge.constraints import Constraints, broken, unproven
 from spectune.judge.noise import noise_of
 from spectune.judge.table import fatal_doubts
 
@@ -66,6 +65,23 @@ def is_tie(comparison: Comparison, confidence: float, min_gain: float) -> bool:
     the confidence; equivalently the interval at 2 x confidence - 1 lies within 1 +- min_gain."""
     ratio = comparison.ratio(2 * confidence - 1)
     return ratio is not None and 1 - min_gain < ratio.low and ratio.high < 1 + min_gain
+
+
+def gains(comparison: Comparison, confidence: float, spec: CampaignSpec, pairs: int) -> bool:
+    """Whether confirmed trials show a gain: that there is one is proven, and one worth having is not ruled out.
+
+    The estimate itself need not reach the minimum: of gains that are exactly as large as that, half would be missed,
+    however often they are measured. Where it does not, and no more than the planned pairs were made, half of the error
+    is allowed: a confirmation that is left open is looked at again, and in group sequential tests the early look is the
+    stricter one (O'Brien and Fleming 1979).
+    """
+    overall, wanted = comparison.ratio(confidence), 1 + spec.objective.min_gain
+    if overall is None or overall.low <= 1 or overall.high < wanted:
+        return False
+    if overall.value >= wanted or pairs > spec.budget.confirm_pairs:
+        return True
+    strict = comparison.ratio((1 + confidence) / 2)
+    return strict is not None and strict.low > 1
 
 
 def missing_cells(comparison: Comparison) -> str:
@@ -121,28 +137,29 @@ def _decide_repeat(case: _Case) -> Verdict:
 
 def _decide_candidate(case: _Case) -> Verdict:
     goal, trial = case.spec.objective, case.trial
-    breaches = list(capacity_breaches(case.spec, trial))
+    constraints = Constraints(case.spec, (*case.before.finished, trial), case.before.baseline.id)
+    found = list(constraints.of(trial.candidate.id))
     comparison = _compare(case)
     if comparison is None:
-        broken = _broken(breaches)
-        if broken:
-            return Verdict(Decision.REVERT, f"{case.name}: {broken}", case.reference.id)
+        if words := broken(found):
+            return Verdict(Decision.REVERT, f"{case.name}: {words}", case.reference.id)
         return case.undecided(f"{case.name} and {case.other} share no usable prompt")
     against_baseline = comparison
     if case.reference.id != case.before.baseline.id:
         against_baseline = case.known.compare(trial.candidate.id, case.before.baseline.id) or comparison
-    breaches += slowdown_breaches(case.spec, against_baseline)
+    found += constraints.slowdowns(against_baseline)
+    confirming = trial.purpose is Purpose.CONFIRM
+    pairs = _confirm_pairs(case) if confirming else 0
     overall = comparison.ratio(goal.confidence)
     effects = comparison.effects(goal.confidence)
-    decision, reason = _weigh(case, comparison, overall)
-    if broken := _broken(breaches):
-        decision, reason = Decision.REVERT, f"{case.name}: {broken}; {reason}"
-    unproven = [breach.words for breach in breaches if breach.status is Status.UNKNOWN]
-    reason = "; ".join([reason, *_contrasting_domains(effects), *unproven])
-    pairs = _confirm_pairs(case) if trial.purpose is Purpose.CONFIRM else 0
-    if trial.purpose is Purpose.CONFIRM:
-        reason = f"confirmation after {pairs} of {case.spec.budget.confirm_pairs} pairs: {reason}"
-    provisional = trial.purpose is not Purpose.CONFIRM or pairs < case.spec.budget.confirm_pairs
+    decision, reason = _weigh(case, comparison, overall, pairs)
+    if words := broken(found):
+        decision, reason = Decision.REVERT, f"{case.name}: {words}; {reason}"
+    reason = "; ".join([reason, *_contrasting_domains(effects), *unproven(found)])
+    if confirming:
+        planned = max(pairs, case.spec.budget.confirm_pairs)
+        reason = f"confirmation after {pairs} of {planned} pairs: {reason}"
+    provisional = not confirming or pairs < case.spec.budget.confirm_pairs
     return Verdict(decision, reason, case.reference.id, overall, effects, provisional)
 
 
@@ -158,7 +175,7 @@ def _confirm_pairs(case: _Case) -> int:
     return min(arms.count(case.trial.candidate.id), arms.count(case.reference.id))
 
 
-def _weigh(case: _Case, comparison: Comparison, overall: Ratio | None) -> tuple[Decision, str]:
+def _weigh(case: _Case, comparison: Comparison, overall: Ratio | None, pairs: int) -> tuple[Decision, str]:
     """The decision on speed alone, in words."""
     goal, name, other = case.spec.objective, case.name, case.other
     if overall is None:
@@ -167,7 +184,8 @@ def _weigh(case: _Case, comparison: Comparison, overall: Ratio | None) -> tuple[
         return Decision.INCONCLUSIVE, f"{name} against {other}: {missing}, so {overall.percent} is not the whole load"
     if overall.low <= 0:
         return Decision.INCONCLUSIVE, f"{name} and {other} share one prompt only: the scatter can't be estimated"
-    if overall.low > 1 and overall.value >= 1 + goal.min_gain:
+    confirmed = case.trial.purpose is Purpose.CONFIRM and gains(comparison, goal.confidence, case.spec, pairs)
+    if confirmed or (overall.low > 1 and overall.value >= 1 + goal.min_gain):
         return Decision.KEEP, f"{name} is faster than {other} by {overall.percent}"
     if overall.high < 1:
         return Decision.REVERT, f"{name} is slower than {other}: {overall.percent}"
@@ -208,7 +226,3 @@ def _contrasting_domains(effects: Sequence[Effect]) -> list[str]:
         return []
     worst, best = domains[0], domains[-1]
     return [f"{best.domain} {best.ratio.percent}, {worst.domain} {worst.ratio.percent}"]
-
-
-def _broken(breaches: Sequence[Breach]) -> str:
-    return "; ".join(breach.words for breach in breaches if breach.status is Status.VIOLATED)

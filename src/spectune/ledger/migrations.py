@@ -97,7 +97,7 @@ def _nothing(connection: Connection, backend: Backend) -> None:
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "campaigns, events, requests", _create),
-    Migration(2, "trials side by side; rates; adjustments; sessions", _nothing),
+    Migration(2, "trials side by side; rates; adjustments; sessions; probes at every load", _nothing),
 )
 
 

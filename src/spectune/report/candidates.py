@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity
+from spectune.domain.frontier import Point
+from spectune.domain.frontier import frontier as marked
 from spectune.domain.history import History
 from spectune.domain.measurement import Acceptance
 from spectune.domain.metrics import MetricName
@@ -151,33 +153,14 @@ def _room(trials: Sequence[Trial]) -> Capacity:
     return Capacity()
 
 
-def frontier(candidates: Sequence[CandidateData], cells: Mapping[str, CellInfo]) -> tuple[FrontierPoint, ...]:
-    """Every candidate in every cell where both speeds are known, marked where another point dominates it."""
+def frontier(candidates: Sequence[CandidateData]) -> tuple[FrontierPoint, ...]:
+    """Every candidate in every cell where both speeds are known, marked where another one of the cell dominates it."""
     points = [
-        FrontierPoint(c.id, cell.cell, cell.per_user.value, cell.aggregate.value, c.room.kv_tokens, dominated=False)
+        Point(c.id, cell.cell, cell.per_user.value, cell.aggregate.value, c.room.kv_tokens)
         for c in candidates
         for cell in c.cells
         if cell.per_user is not None and cell.aggregate is not None
     ]
     return tuple(
-        replace(
-            point,
-            dominated=any(
-                dominates(other, point)
-                for other in points
-                if cells[other.cell].temperature == cells[point.cell].temperature
-            ),
-        )
-        for point in points
+        FrontierPoint(p.candidate, p.group, p.per_user, p.aggregate, p.kv_tokens, p.dominated) for p in marked(points)
     )
-
-
-def dominates(one: FrontierPoint, other: FrontierPoint) -> bool:
-    """Whether one point is at least as good in everything known of both, and better in something."""
-    pairs: list[tuple[float, float]] = [
-        (one.per_user_tok_s, other.per_user_tok_s),
-        (one.aggregate_tok_s, other.aggregate_tok_s),
-    ]
-    if one.kv_tokens is not None and other.kv_tokens is not None:
-        pairs.append((one.kv_tokens, other.kv_tokens))
-    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)

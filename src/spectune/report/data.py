@@ -46,7 +46,7 @@ def build(spec_history: History, campaign_id: str) -> ReportData:
         domains=_domains(history),
         best=tuple(_best(history)),
         candidates=candidates,
-        frontier=frontier(candidates, {cell.key: cell for cell in cells}),
+        frontier=frontier(candidates),
         trials=trials,
         effort=Effort(
             trials=len(trials),

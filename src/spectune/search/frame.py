@@ -13,7 +13,9 @@ from spectune.domain.ports import Proposal, Stop
 from spectune.domain.spec import CampaignSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, Trial
 from spectune.domain.verdict import Decision
-from spectune.search.staged import ANCHOR_EVERY, BASELINES, at_depth, confirmation, finalist, scores
+from spectune.search.bracket import confirmation, confirming, finalist, opening, scores
+from spectune.search.spending import affordable, anchor
+from spectune.search.staged import at_depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,12 @@ Choice = Callable[[Field], Proposal | None]
 
 def propose(spec: CampaignSpec, history: History, choose: Choice) -> Proposal | Stop:
     """The next trial of a strategy that chooses speculations by `choose`."""
-    baselines = [trial for trial in history.finished if trial.purpose is Purpose.BASELINE]
-    if any(not trial.valid for trial in baselines):
-        return Stop("the service as it is does not pass its checks")
-    if len(baselines) < BASELINES:
-        again = "the service again: how much does it differ from itself?"
-        return Proposal(history.baseline, Purpose.BASELINE, again if baselines else "the service as it is")
+    if (first := opening(history)) is not None:
+        return first
     field = _field(spec, history)
     wanted = next(_settings(spec, history, field), None) or (choose(field) if field.untried else None)
-    confirming = any(trial.purpose is Purpose.CONFIRM for trial in history.finished)
-    if wanted is not None and not confirming and _affordable(spec, history):
-        return _anchor(history) or wanted
+    if wanted is not None and not confirming(history) and affordable(spec, history, finalist(spec, history)):
+        return anchor(history) or wanted
     if (proof := confirmation(spec, history)) is not None:
         return proof
     if wanted is None:
@@ -123,20 +120,3 @@ def _settings(spec: CampaignSpec, history: History, field: Field) -> Iterator[Pr
             if value != as_it_is and not seen:
                 candidate = replace(field.base, knobs={**field.base.knobs, name: value})
                 yield Proposal(candidate, Purpose.EXPLORE, f"{name}={value} on the best so far")
-
-
-def _affordable(spec: CampaignSpec, history: History) -> bool:
-    """Whether one more exploration leaves enough of the budget to confirm whoever is to be confirmed, else one pair."""
-    pairs = spec.budget.confirm_pairs if finalist(spec, history) else min(1, spec.budget.confirm_pairs)
-    trials, needed = len(history.finished), 1 + 2 * pairs
-    seconds = history.spent_s + history.spent_s / trials * needed
-    return trials + needed <= spec.budget.trials and seconds <= spec.budget.minutes * 60
-
-
-def _anchor(history: History) -> Proposal | None:
-    """The incumbent again, when it was last measured some explorations ago."""
-    incumbent = history.incumbent
-    recent = history.finished[-ANCHOR_EVERY:]
-    if len(recent) < ANCHOR_EVERY or any(trial.candidate.id == incumbent.id and trial.valid for trial in recent):
-        return None
-    return Proposal(incumbent, Purpose.ANCHOR, "the best so far again: has the machine drifted?")

@@ -17,12 +17,16 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.forecast import Forecast, Forecaster
 from spectune.domain.history import History
 from spectune.domain.knobs import KnobValue
+from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Proposal, Stop
-from spectune.domain.spec import CampaignSpec, SearchSpec, SpeculationSpace
+from spectune.domain.spec import CampaignSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, Trial, TrialState
+from spectune.domain.verdict import Decision, Verdict
+from spectune.search.bracket import confirmation, confirming, finalist, opening, scores
 from spectune.search.prospects import Prospect, hopeless, in_words, ranked
+from spectune.search.scheduled import scheduled
 from spectune.search.spending import affordable, anchor
-from spectune.search.staged import BASELINES, Staged, at_depth, finalist, spelled_out
+from spectune.search.staged import at_depth, spelled_out
 
 GIVEN_UP_AFTER = 2
 """Invalid trials after which a method is left alone."""
@@ -39,19 +43,34 @@ class Guided:
         self._forecaster = forecaster
 
     def propose(self, spec: CampaignSpec, history: History) -> Proposal | Stop:
-        # With nothing to explore, the staged search does the rest: baselines first, later the confirmation.
-        otherwise = Staged().propose(replace(spec, search=SearchSpec()), history)
-        baselines = [trial for trial in history.finished if trial.purpose is Purpose.BASELINE]
-        if len(baselines) < BASELINES or any(not trial.valid for trial in baselines):
-            return otherwise
-        confirming = any(trial.purpose is Purpose.CONFIRM for trial in history.finished)
-        if confirming and isinstance(otherwise, Proposal):
-            return otherwise
-        outlook = _outlook(spec, history, self._forecaster)
-        step = outlook.next_step()
-        if step is not None and not confirming and affordable(spec, history):
+        if (first := opening(history)) is not None:
+            return first
+        # Arms of the confirmation tell about two candidates only: the forecast that named the winner stays as it was.
+        outlook = _outlook(spec, _explored(history), self._forecaster)
+        step = outlook.next_step() or scheduled(spec, history)
+        winner = self.winner(spec, history)
+        if step is not None and not confirming(history) and affordable(spec, history, winner):
             return anchor(history) or step
-        return otherwise if isinstance(otherwise, Proposal) else Stop(outlook.left_out(step))
+        return confirmation(spec, history, winner) or Stop(outlook.left_out(step))
+
+    def winner(self, spec: CampaignSpec, history: History) -> Candidate | None:
+        """Who would be confirmed now; None where nobody looks better than the baseline."""
+        best = finalist(spec, history)
+        if best is not None and best.speculation.schedule:
+            return best
+        return _outlook(spec, _explored(history), self._forecaster).winner()
+
+
+def _explored(history: History) -> History:
+    """What was known of fixed depths when the confirmation began."""
+    return replace(
+        history,
+        trials={
+            number: trial
+            for number, trial in history.trials.items()
+            if trial.purpose is not Purpose.CONFIRM and not trial.candidate.speculation.schedule
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +99,29 @@ class _Outlook:
             self._knob(),
         )
         return next((step for step in steps if step is not None), None)
+
+    def winner(self) -> Candidate | None:
+        """Who is to be confirmed: as `finalist`, by the forecast of everyone who was measured, since it pools what all
+        trials tell; by the judge's scores where there is none."""
+        measured = {trial.candidate.id for trial in self.history.finished if trial.valid}
+        pooled = {
+            name: forecast.gain.value
+            for name, forecast in self.found.items()
+            if name in measured and forecast.gain is not None and name != self.history.baseline.id
+        }
+        known = scores(self.history, pooled)
+        return finalist(self.spec, self.history, {n: s for n, s in known.items() if not self._is_out(n, n in pooled)})
+
+    def _is_out(self, name: str, pooled: bool) -> bool:
+        """Whether a candidate can't win: it failed or broke a constraint, or it was judged slower and nothing but the
+        judge's score speaks for it."""
+        trials = [t for t in self.history.finished if t.candidate.id == name and t.purpose is Purpose.EXPLORE]
+        return any(
+            trial.state in {TrialState.INVALID, TrialState.PRUNED}
+            or trial.verdict is None
+            or (trial.verdict.decision is Decision.REVERT and not (pooled and _slower(trial.verdict)))
+            for trial in trials
+        )
 
     @property
     def _baseline(self) -> Forecast | None:
@@ -152,7 +194,7 @@ class _Outlook:
         return Proposal(rivals[0], Purpose.EXPLORE, f"{rivals[0].label} again: {words}")
 
     def _knob(self) -> Proposal | None:
-        best = finalist(self.spec, self.history) or self.history.baseline
+        best = self.winner() or self.history.baseline
         return next(_knobs(self.spec, self.history, best), None)
 
     def _name(self, candidate: str) -> str:
@@ -178,6 +220,11 @@ class _Outlook:
         tried = sum(trial.purpose is Purpose.EXPLORE for trial in self.history.finished)
         parts.append(f"{tried} launched of {tried + len(left)}: {_launches(len(left))} saved")
         return "; ".join(parts)
+
+
+def _slower(verdict: Verdict) -> bool:
+    """Whether a trial was reverted for its speed; a broken constraint of one that is not slower is another matter."""
+    return verdict.overall is not None and verdict.overall.high < 1
 
 
 def _simplicity(prospect: Prospect) -> tuple[int, int]:
@@ -208,7 +255,11 @@ def _outlook(spec: CampaignSpec, history: History, forecaster: Forecaster) -> _O
         rows.append((space, _untried(candidates, trials)))
         begun.append(any(trial.valid for trial in trials))
     asked = [*history.candidates.values(), *(candidate for _, candidates in rows for candidate in candidates)]
-    return _Outlook(spec, history, rows, begun, forecaster.forecast(spec, history, [history.baseline, *asked]))
+    found = forecaster.forecast(spec, history, [history.baseline, *asked])
+    if spec.objective.maximise is MetricName.GOODPUT:
+        # Forecasts are of speed. Who serves more requests within bounds is not told by it, so everyone is measured.
+        found = {name: replace(forecast, gain=None, lead=None, leader="") for name, forecast in found.items()}
+    return _Outlook(spec, history, rows, begun, found)
 
 
 def _same_method(one: Candidate, other: Candidate) -> bool:

@@ -27,10 +27,13 @@ WORTH = 1.02
 
 
 def scheduled(spec: CampaignSpec, history: History) -> Proposal | None:
-    """The schedule of the family of the best measured candidate, if levels want different depths and it was not tried.
+    """A schedule of a family of candidates whose levels want different depths, if it was not tried; None where the
+    campaign wants none.
 
     A family is what differs in depth alone; running without speculation belongs to each.
     """
+    if not spec.search.schedules:
+        return None
     tried = {trial.candidate.id for trial in history.finished}
     for family in _families(history):
         rows = _rows(spec, family)

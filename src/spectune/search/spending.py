@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from spectune.domain.candidate import Candidate
 from spectune.domain.history import History
 from spectune.domain.ports import Proposal
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose
-from spectune.search.staged import ANCHOR_EVERY, finalist
+
+ANCHOR_EVERY = 3
+"""Explorations between two measurements of the incumbent; machines drift within minutes."""
 
 
-def affordable(spec: CampaignSpec, history: History) -> bool:
+def affordable(spec: CampaignSpec, history: History, winner: Candidate | None) -> bool:
     """Whether one more exploration leaves enough of the budget for the confirmation; while there is nobody to confirm,
-    for one pair of it."""
-    pairs = spec.budget.confirm_pairs if finalist(spec, history) else min(1, spec.budget.confirm_pairs)
-    trials = history.finished
-    per_trial = history.spent_s / max(1, len(trials))
-    return (
-        len(trials) + 1 + 2 * pairs <= spec.budget.trials
-        and history.spent_s + per_trial * (1 + 2 * pairs) <= spec.budget.minutes * 60
-    )
+    for one pair of it.
+
+    Args:
+        winner: who would be confirmed now.
+    """
+    pairs = spec.budget.confirm_pairs if winner else min(1, spec.budget.confirm_pairs)
+    trials, needed = len(history.finished), 1 + 2 * pairs
+    per_trial = history.spent_s / max(1, trials)
+    return trials + needed <= spec.budget.trials and history.spent_s + per_trial * needed <= spec.budget.minutes * 60
 
 
 def anchor(history: History) -> Proposal | None:
-    """The incumbent again, when it was last measured some explorations ago; machines drift within minutes."""
+    """The incumbent again, when it was last measured some explorations ago."""
     incumbent, since = history.incumbent, 0
     for trial in reversed(history.finished):
         if trial.candidate.id == incumbent.id and trial.valid:

@@ -11,6 +11,7 @@ _MODULES = {
     "sglang.launch_server": ("sglang", ()),
     "sglang.cli.main": ("sglang", ("serve",)),
     "sglang": ("sglang", ("serve",)),
+    "spectune.sim.sglang": ("sglang", ()),
     "vllm.entrypoints.openai.api_server": ("vllm", ()),
     "vllm.entrypoints.cli.main": ("vllm", ("serve",)),
     "vllm": ("vllm", ("serve",)),

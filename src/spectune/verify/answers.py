@@ -10,14 +10,15 @@ within a few words. Two exact one-sided Poisson tests at 5 % decide, whatever th
 - violated: D is above the tolerated rate beyond doubt (1 in 1000) and the median answer parts within NEAR_ZERO words;
 - unknown otherwise, with no floor, or with too little text to tell.
 
-The floor is the baseline compared with itself, asked twice. Flaws (empty, garbage, loops, answers cut short) count only
-where the baseline's answer has none; loops and cuts may follow from a near-tie, so one in each direction is chance, and
-the exact McNemar (sign) test decides.
+The floor is the baseline compared with itself: two deployments, each asked at the same number of users. Flaws (empty,
+garbage, loops, answers cut short) count only where the baseline's answer has none; loops and cuts may follow from a
+near-tie, so one in each direction is chance, and the exact McNemar (sign) test decides. JSON and code that programs can
+read at the baseline must still be readable: a single one may be chance, two that are half of them or more are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -26,6 +27,7 @@ from scipy.stats import binomtest, poisson
 from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer
 from spectune.verify.check import Result, ok, unknown, violated, worst
+from spectune.verify.formats import Format, format_of
 from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.verify.texts import Agreement, Flaw, agreement, flaw
 
@@ -38,6 +40,10 @@ NEAR_ZERO = 4
 FEWEST = 4
 """Fewer comparable prompts say nothing."""
 LEVEL, BEYOND_DOUBT = 0.05, 0.001
+SHOWN = 60
+"""Characters of an answer that a finding quotes."""
+REFUSED = "http-error"
+"""How the error of a request begins that the server refused with a status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,20 @@ def compare(baseline: Sequence[Answer], floor: Sequence[Answer] | None, candidat
         candidate: the candidate's answers to the same prompts.
     """
     found, own = parting(baseline, candidate), parting(baseline, floor or ())
-    return worst((_failures(baseline, candidate), *_flaws(baseline, candidate, found), _partings(found, own)))
+    first = min((name for name, pair in found.pairs.items() if not pair.equal), default="")
+    shown = ""
+    if first:
+        texts = _texts(baseline)[first], _texts(candidate)[first]
+        shown = example(first, *texts, found.pairs[first].prefix_chars)
+    return worst((_failures(baseline, candidate), *_flaws(baseline, candidate, found), _partings(found, own, shown)))
+
+
+def example(name: str, theirs: str, ours: str, at: int = 0) -> str:
+    """One pair of answers from a little before a position, quoted so that nothing in them can act on a terminal."""
+    start = max(0, at - SHOWN // 3)
+    before = "..." if start else ""
+    mine, other = (f"{before}{text[start : start + SHOWN]!r}" for text in (ours, theirs))
+    return f'for example "{name}": {mine}, the baseline: {other}'
 
 
 def _failures(baseline: Sequence[Answer], candidate: Sequence[Answer]) -> Result:
@@ -116,25 +135,73 @@ def _flaws(baseline: Sequence[Answer], candidate: Sequence[Answer], found: Parti
     flaws = {name: (flaw(theirs[name]), flaw(ours[name])) for name in both}
     results = []
     for kind in (Flaw.EMPTY, Flaw.GARBAGE):
-        fresh = sum(mine is kind and before is None for before, mine in flaws.values())
+        fresh = sorted(name for name, (before, mine) in flaws.items() if mine is kind and before is None)
         if fresh:
-            results.append(violated("answers as sound as the baseline's", f"{fresh} of {len(both)} are {kind.value}"))
-    loops = [(before is Flaw.LOOP, mine is Flaw.LOOP) for before, mine in flaws.values()]
-    cuts = [(pair.goes_on, pair.cut) for pair in found.pairs.values()]
-    return [*results, _one_sided(loops, "end in a loop"), _one_sided(cuts, "are cut short")]
+            shown = example(fresh[0], theirs[fresh[0]], ours[fresh[0]], _odd_at(ours[fresh[0]]))
+            results.append(violated(_SOUND, f"{len(fresh)} of {len(both)} are {kind.value}; {shown}"))
+    loops = {name: (before is Flaw.LOOP, mine is Flaw.LOOP) for name, (before, mine) in flaws.items()}
+    cuts = {name: (pair.goes_on, pair.cut) for name, pair in found.pairs.items()}
+    return [
+        *results,
+        _one_sided(loops, "end in a loop", theirs, ours),
+        _one_sided(cuts, "are cut short", theirs, ours),
+        _unreadable(theirs, ours),
+    ]
 
 
-def _one_sided(pairs: Sequence[tuple[bool, bool]], what: str) -> Result:
+_SOUND = "answers as sound as the baseline's"
+
+
+def _odd_at(text: str) -> int:
+    return max(0, text.find("\N{REPLACEMENT CHARACTER}"))
+
+
+def _unreadable(theirs: Mapping[str, str], ours: Mapping[str, str]) -> Result:
+    """JSON, tool calls and code that programs could read at the baseline, and can't any more."""
+    formats = {name: kind for name in sorted(theirs.keys() & ours.keys()) if (kind := format_of(theirs[name]))}
+    broken = {name: kind for name, kind in formats.items() if format_of(ours[name]) is not kind}
+    if not broken:
+        return ok("", "")
+    name, kind = next(iter(broken.items()))
+    at = agreement(theirs[name], ours[name]).prefix_chars
+    gained = sum(
+        format_of(theirs[name]) is None and format_of(text) is not None for name, text in ours.items() if name in theirs
+    )
+    sure = binomtest(len(broken), len(broken) + gained, 0.5, alternative="greater").pvalue <= LEVEL
+    verdict = violated if sure or any(_most_of(group, broken, formats) for group in map(_group_of, broken)) else unknown
+    what = f"{len(broken)} of {len(formats)} answers that programs read are no valid {_kinds(broken.values())} any more"
+    return verdict(_SOUND, f"{what}; {example(name, theirs[name], ours[name], at)}")
+
+
+def _group_of(name: str) -> str:
+    """Prompts of a kind share what stands before the slash ("tools/weather")."""
+    return name.partition("/")[0] if "/" in name else ""
+
+
+def _most_of(group: str, broken: Iterable[str], readable: Iterable[str]) -> bool:
+    bad, good = (sum(_group_of(name) == group for name in names) for names in (broken, readable))
+    return bad >= 2 and 2 * bad >= good
+
+
+def _kinds(kinds: Iterable[Format]) -> str:
+    return " or ".join(sorted({kind.value for kind in kinds}))
+
+
+def _one_sided(
+    pairs: Mapping[str, tuple[bool, bool]], what: str, theirs: Mapping[str, str], ours: Mapping[str, str]
+) -> Result:
     """Exact sign test over the prompts where only one of (baseline, candidate) shows it."""
-    fresh = sum(mine and not before for before, mine in pairs)
-    gone = sum(before and not mine for before, mine in pairs)
-    wanted, seen = "answers as sound as the baseline's", f"{fresh} of {len(pairs)} {what} (baseline only: {gone})"
+    new = sorted(name for name, (before, mine) in pairs.items() if mine and not before)
+    fresh, gone = len(new), sum(before and not mine for before, mine in pairs.values())
+    wanted, seen = _SOUND, f"{fresh} of {len(pairs)} {what} (baseline only: {gone})"
+    if new:
+        seen += f"; {example(new[0], theirs[new[0]], ours[new[0]], len(ours[new[0]]))}"
     if fresh and binomtest(fresh, fresh + gone, 0.5, alternative="greater").pvalue <= LEVEL:
         return violated(wanted, seen)
     return unknown(wanted, seen) if fresh - gone >= 2 else ok("", "")
 
 
-def _partings(found: Parting, own: Parting) -> Result:
+def _partings(found: Parting, own: Parting, shown: str) -> Result:
     """The two tests of the rule: of the candidate against the baseline, given the baseline against itself."""
     wanted = "the baseline's answers, up to numerics"
     if len(found.pairs) < FEWEST:
@@ -148,7 +215,7 @@ def _partings(found: Parting, own: Parting) -> Result:
     chance = float(poisson.sf(found.parted - 1, tolerated * found.words))
     start = median(pair.prefix_words if not pair.equal else NEAR_ZERO for pair in found.pairs.values())
     if chance < BEYOND_DOUBT and start < NEAR_ZERO:
-        return violated(wanted, f"{seen}: different from the start")
+        return violated(wanted, f"{seen}: different from the start; {shown}" if shown else seen)
     if chance <= LEVEL:
         return unknown(wanted, f"{seen}: they part more often than the baseline from itself")
     if float(poisson.cdf(found.parted, BROKEN * found.words)) > LEVEL:
@@ -172,17 +239,29 @@ def reference(answers: Sequence[Answer], again: Sequence[Answer] | None) -> Resu
 
 
 def generates(asked: Asked, observed: Observed) -> Result:
-    """Whether the server really generates, not only says that it is healthy."""
+    """Whether the server really generates, not only says that it is healthy. Requests that the service as it is refuses
+    too (tools without a parser, prompts longer than its context) are no fault of a candidate."""
     wanted = "text in answer to every probe"
     answers = [answer for group in observed.answers for answer in group.candidate]
     if not answers:
         return unknown(wanted, "no probe was sent")
-    failed = [answer for answer in answers if answer.error]
+    failed = [answer for group in observed.answers for answer in _failed(asked, group)]
     if failed:
         return violated(wanted, f"{len(failed)} of {len(answers)} probes failed: {failed[0].error}")
-    if not any(answer.text.strip() for answer in answers):
+    if not observed.seen.invented_text and not any(answer.text.strip() for answer in answers):
         return violated(wanted, f"{len(answers)} probes were answered without text")
-    return ok(wanted, f"{len(answers)} probes answered")
+    refused = [answer for answer in answers if answer.error]
+    note = f"; {len(refused)} are none this service answers ({refused[0].error})" if refused else ""
+    return ok(wanted, f"{len(answers) - len(refused)} probes answered{note}")
+
+
+def _failed(asked: Asked, group: ProbeAnswers) -> list[Answer]:
+    """Probes that should have been answered and were not."""
+    failed = [answer for answer in group.candidate if answer.error]
+    if asked.is_baseline and all(answer.error.startswith(REFUSED) for answer in failed):
+        return failed if 2 * len(failed) > len(group.candidate) else []
+    refused = {answer.prompt_id for answer in group.baseline if answer.error}
+    return [answer for answer in failed if answer.prompt_id not in refused]
 
 
 def answers_agree(asked: Asked, observed: Observed) -> Result:
@@ -204,4 +283,4 @@ def _group(asked: Asked, group: ProbeAnswers) -> Result:
     else:
         found = unknown("the baseline's answers, up to numerics", "the baseline's answers are not known")
     load = "1 user" if group.users == 1 else f"{group.users} users"
-    return Result(found.status, found.asked, f"{load}: {found.seen}", found.advice)
+    return Result(found.status, found.asked, f"{load}: {found.seen}" if found.seen else load, found.advice)

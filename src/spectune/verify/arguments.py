@@ -25,6 +25,8 @@ METHOD_FLAGS: Mapping[str, Mapping[str, Method]] = {
         "EAGLE3": Method.EAGLE3,
         "STANDALONE": Method.DRAFT,
         "DFLASH": Method.DFLASH,
+        "NEXTN": Method.MTP,
+        "NGRAM": Method.NGRAM,
     },
 }
 """Flag -> its value -> method, for engines that do not report the method."""
@@ -37,6 +39,7 @@ DEPTH_FLAGS: Mapping[str, tuple[frozenset[Method], int]] = {
     "spec-ngram-simple-size-m": (frozenset({Method.NGRAM}), 0),
     "spec-ngram-mod-n-max": (frozenset({Method.NGRAM_POOL}), 0),
     "speculative-num-steps": (frozenset({Method.EAGLE, Method.EAGLE3, Method.MTP, Method.DRAFT}), 0),
+    "speculative-num-draft-tokens": (frozenset({Method.NGRAM, Method.DFLASH}), 1),
 }
 """Flag -> the methods whose depth it sets, and what it counts beyond k."""
 

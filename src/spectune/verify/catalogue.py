@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spectune.domain.asked import Asked
-from spectune.verify import announced, answers, drafting, endurance, identity, settings
+from spectune.verify import aftermath, announced, answers, drafting, endurance, identity, parity, settings, traps
 from spectune.verify.check import Check, Stage
 
 
@@ -85,6 +85,16 @@ CHECKS: tuple[Check, ...] = (
         applies=_speculates,
     ),
     Check(
+        name="speculation-topk",
+        stage=Stage.START,
+        asks="Does the server draft as many branches per position as asked?",
+        why="A tree that is silently a chain, or a chain that is a tree, has another cost and another acceptance.",
+        violation="the server reports another number of branches",
+        advice="Set topk and draft tokens together; see the log for what the engine made of them.",
+        look=settings.speculation_topk,
+        applies=_has_head,
+    ),
+    Check(
         name="settings-effective",
         stage=Stage.START,
         asks="Is every setting that the candidate changes in effect?",
@@ -102,6 +112,31 @@ CHECKS: tuple[Check, ...] = (
         advice="Raise the limit in the service's settings, set min_running_requests, or measure smaller levels.",
         look=settings.limits,
         blocks=False,
+    ),
+    Check(
+        name="graph-cover",
+        stage=Stage.START,
+        asks="Do captured CUDA graphs cover the largest level?",
+        why="A decode step that no graph covers is launched kernel by kernel, which can cost more than speculation "
+        "gains.",
+        violation="graphs cover fewer requests than run at a time, and fewer than the baseline's do",
+        advice="Set the largest captured batch to cover the level (SGLang: cuda-graph-max-bs-decode; vLLM: "
+        "max-cudagraph-capture-size, which counts k+1 tokens a request).",
+        look=parity.graph_cover,
+        blocks=False,
+        applies=parity.captures_graphs,
+    ),
+    Check(
+        name="scheduler-parity",
+        stage=Stage.START,
+        asks="Does everything run as in the baseline that the candidate does not change?",
+        why="A comparison in which scheduling, graphs, caches or kernels changed too says nothing about speculation.",
+        violation="a setting differs from the baseline's, nobody asked for it, and neither the method nor a word of "
+        "the engine explains it",
+        advice="Set the named setting in the service's own settings, so that every candidate has it alike.",
+        look=parity.scheduler_parity,
+        blocks=False,
+        applies=parity.differs,
     ),
     Check(
         name="requests-fit",
@@ -211,6 +246,25 @@ CHECKS: tuple[Check, ...] = (
         look=endurance.survived,
     ),
     Check(
+        name="sustained-generation",
+        stage=Stage.LOAD,
+        asks="Did answers keep coming until the end?",
+        why="A server can be healthy and still hang after a hundred requests.",
+        violation=f"none of the last {endurance.HANGS} or more requests was answered in time",
+        advice="Read the server's log at the time of the last answer; do not promote, and restart what hangs.",
+        look=endurance.sustained,
+    ),
+    Check(
+        name="measured-soundly",
+        stage=Stage.LOAD,
+        asks="Was it this load, on unseen prompts, with nobody else on the server?",
+        why="Cached prompts, others' requests or a load that was never reached make a candidate look faster.",
+        violation=f"never: one of the doubts {', '.join(endurance.FLATTERING)} makes it unknown",
+        advice="Follow the doubt's own advice and measure again.",
+        look=endurance.measured_soundly,
+        blocks=False,
+    ),
+    Check(
         name="no-failed-requests",
         stage=Stage.LOAD,
         asks="Were the requests served?",
@@ -219,12 +273,23 @@ CHECKS: tuple[Check, ...] = (
         advice="Look at the failed requests and at the server's log; measure smaller levels if it is overloaded.",
         look=endurance.no_failures,
     ),
+    Check(
+        name="memory-returned",
+        stage=Stage.STOP,
+        asks="Is the GPU's memory free again?",
+        why="Memory that a stopped server keeps is missing to every candidate after it.",
+        violation=f"over {aftermath.SLACK_BYTES / 2**20:.0f} MiB more in use than before the start",
+        advice="Find the process that holds it (nvidia-smi) and end it; workers outlive a server that was killed.",
+        look=aftermath.memory_back,
+        blocks=False,
+    ),
 )
 
 _TITLES = {
     Stage.START: "Once the server is ready",
     Stage.ANSWERS: "Once it has answered the probe prompts",
     Stage.LOAD: "After measuring",
+    Stage.STOP: "After stopping",
 }
 
 
@@ -252,6 +317,4 @@ def as_markdown() -> str:
             for c in CHECKS
             if c.stage is stage
         ]
-    lines += ["", "## Warnings known to be harmless", "", "| engine | pattern | meaning |", "| - | - | - |"]
-    lines += [f"| {b.engine} | `{b.pattern.replace('|', '&#124;')}` | {b.meaning} |" for b in announced.BENIGN]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *traps.as_markdown()]) + "\n"

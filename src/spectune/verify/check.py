@@ -12,11 +12,13 @@ from spectune.verify.observed import Observed
 
 
 class Stage(StrEnum):
-    """When a check can be made: once the server is ready, once it has answered the probes, after the load."""
+    """When a check can be made: once the server is ready, once it has answered the probes, after the
+    load, once it has been stopped."""
 
     START = "start"
     ANSWERS = "answers"
     LOAD = "load"
+    STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True)

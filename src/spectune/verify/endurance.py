@@ -15,6 +15,13 @@ from spectune.verify.observed import Observed
 
 MOST_FAILED = 0.01
 """Largest share of requests that may fail."""
+FLATTERING = ("prefix-cache-hit", "tokens-differ-from-server", "load-not-reached")
+"""Doubts with which a measurement is not one of this load on this server, so that no winner may rest on it. The others
+widen its interval, or concern all candidates alike."""
+HANGS = 2
+"""So many unanswered requests at the end are no chance."""
+_SILENT = frozenset({Outcome.TIMEOUT_FIRST, Outcome.TIMEOUT_IDLE, Outcome.TIMEOUT_CONNECT})
+_CUT_BY_US = frozenset({Outcome.CANCELLED})
 
 
 def survived(asked: Asked, observed: Observed) -> Result:
@@ -56,3 +63,37 @@ def no_failures(asked: Asked, observed: Observed) -> Result:
     kinds = ", ".join(f"{outcome.value}: {count}" for outcome, count in sorted(failed.items()))
     seen = f"{lost} of {total} failed" + (f" ({kinds})" if kinds else "")
     return violated(wanted, seen) if lost > MOST_FAILED * total else ok(wanted, seen)
+
+
+def sustained(asked: Asked, observed: Observed) -> Result:
+    """Whether answers kept coming until the end: a server may be healthy and hang after a hundred requests."""
+    wanted = "answers until the last request"
+    records = sorted(
+        (record for cell in observed.cells.values() for record in cell.records if record.outcome not in _CUT_BY_US),
+        key=lambda record: record.sent_ns,
+    )
+    if not records:
+        return unknown(wanted, "no record of a request was kept")
+    silent = 0
+    for record in reversed(records):
+        if record.outcome not in _SILENT:
+            break
+        silent += 1
+    served = sum(record.outcome is Outcome.OK for record in records)
+    if silent >= HANGS:
+        return violated(wanted, f"no answer to the last {silent} of {len(records)} requests: it hangs after {served}")
+    return ok(wanted, f"{served} of {len(records)} requests answered, up to the end")
+
+
+def measured_soundly(asked: Asked, observed: Observed) -> Result:
+    """Whether the load was the one that was asked, on a server that nobody else used, with prompts it had not seen."""
+    wanted = "the load that was asked, unseen prompts, nobody else on the server"
+    if not observed.cells:
+        return unknown(wanted, "nothing was measured")
+    found = [
+        f"{key}: {doubt.message} ({doubt.name})"
+        for key, cell in observed.cells.items()
+        for doubt in cell.measurement.doubts
+        if doubt.name in FLATTERING
+    ]
+    return unknown(wanted, "; ".join(found)) if found else ok(wanted, "no doubt of that kind in any cell")

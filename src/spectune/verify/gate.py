@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spectune.domain.asked import Asked
-from spectune.domain.deployment import Evidence, Seen
-from spectune.domain.finding import Answer, Finding, Status, Verification
+from spectune.domain.deployment import Evidence, ListenerOwner, Seen
+from spectune.domain.finding import Finding, ProbeRun, Status, Verification
 from spectune.domain.trial import MeasuredCell, TrialState
 from spectune.verify.catalogue import CHECKS
 from spectune.verify.check import Stage
-from spectune.verify.observed import Observed, ProbeAnswers
+from spectune.verify.observed import Left, Observed, ProbeAnswers
 
 
 def on_start(asked: Asked, observed: Observed) -> Verification:
@@ -37,6 +37,12 @@ def after_measuring(asked: Asked, observed: Observed, cells: Mapping[str, Measur
         cells: cell key -> what was measured.
     """
     return _findings(Stage.LOAD, asked, replace(observed, cells=cells))
+
+
+def after_stopping(asked: Asked, left: Left) -> Verification:
+    """Findings about what the server left behind."""
+    gone = Evidence("", {}, ListenerOwner.UNKNOWN)
+    return _findings(Stage.STOP, asked, Observed(gone, Seen(), left=left))
 
 
 def _findings(stage: Stage, asked: Asked, observed: Observed) -> Verification:
@@ -66,16 +72,24 @@ def _reason(finding: Finding) -> str:
     return f"{finding.check}: {finding.seen}"
 
 
+def _beside_baseline(asked: Asked, run: ProbeRun) -> ProbeAnswers:
+    """The answers with those that the baseline gave at the same number of users, from two of its deployments."""
+    before = [old.answers for deployment in asked.baseline_probes for old in deployment if old.users == run.users]
+    return ProbeAnswers(run.answers, before[0] if before else (), before[1] if len(before) > 1 else None, run.users)
+
+
 class Gate:
     """The verification room behind its port (domain.ports.Verifier)."""
 
-    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[Answer, ...]) -> Verification:
-        runs = asked.baseline_answers
-        probes = ProbeAnswers(answers, runs[0] if runs else (), runs[1] if len(runs) > 1 else None)
-        return before_measuring(asked, Observed(evidence, seen), (probes,))
+    def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[ProbeRun, ...]) -> Verification:
+        probes = tuple(_beside_baseline(asked, run) for run in answers)
+        return before_measuring(asked, Observed(evidence, seen), probes)
 
     def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
         return after_measuring(asked, Observed(evidence, seen), cells)
+
+    def stopped(self, asked: Asked, gpu_before: int, gpu_after: int) -> Verification:
+        return after_stopping(asked, Left(gpu_before, gpu_after))
 
     def state(self, verification: Verification) -> tuple[TrialState, str]:
         return state_of(verification)

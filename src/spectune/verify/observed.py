@@ -28,6 +28,18 @@ class ProbeAnswers:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What is in use on the machine around a deployment; None where it can't be told.
+
+    Attributes:
+        gpu_before, gpu_after: memory in use on all GPUs together before the start and after the stop, bytes.
+    """
+
+    gpu_before: int | None = None
+    gpu_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What is known of a deployment at one stage.
 
@@ -36,12 +48,14 @@ class Observed:
         seen: what the engine adapter read from it.
         answers: probe answers, one entry per load they were asked at.
         cells: cell key -> what was measured.
+        left: after the stop; None before it.
     """
 
     evidence: Evidence
     seen: Seen
     answers: tuple[ProbeAnswers, ...] = ()
     cells: Mapping[str, MeasuredCell] = field(default_factory=dict)
+    left: Left | None = None
 
     @property
     def ours(self) -> bool:

@@ -7,14 +7,16 @@ from spectune.domain.candidate import ENV, Method
 from spectune.domain.deployment import Capacity, Meaning
 from spectune.domain.finding import Status
 from spectune.domain.knobs import KnobValue
-from spectune.verify.announced import worrying
 from spectune.verify.arguments import depth_given, given, mentions, method_given, same
 from spectune.verify.check import Result, ok, unknown, violated, worst
 from spectune.verify.observed import Observed
+from spectune.verify.traps import worrying
 
 BY_ARGUMENT = "not read back; passed on the command line of our process, and no warning about it"
 DEPTH_WORDS = ("n_max", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-steps", "draft size")
 """Words by which engines speak of the depth in warnings."""
+TOPK = ("speculative-eagle-topk",)
+"""Settings that tell the branches per drafted position. N-gram drafting uses them in another sense."""
 
 
 def speculation_live(asked: Asked, observed: Observed) -> Result:
@@ -49,7 +51,7 @@ def speculation_depth(asked: Asked, observed: Observed) -> Result:
     positions = len(counters.accepted_per_position) if counters else 0
     depth = observed.seen.depth
     if depth is not None:
-        verdict = ok if depth == speculation.depth else violated
+        verdict = ok if depth in speculation.depths else violated
         return verdict(wanted, f"depth k={depth}{_source(observed, 'depth')}")
     if positions > speculation.depth:
         return violated(wanted, f"the counters know {positions} draft positions")
@@ -60,6 +62,23 @@ def speculation_depth(asked: Asked, observed: Observed) -> Result:
     if argued and live and not _questioned(asked, observed, *DEPTH_WORDS):
         return ok(wanted, f"speculation is on; {BY_ARGUMENT}")
     return unknown(wanted, "the server does not tell its depth")
+
+
+def speculation_topk(asked: Asked, observed: Observed) -> Result:
+    """Branches per drafted position as the engine reads them back, else the command line."""
+    topk = asked.candidate.speculation.topk
+    wanted = f"{topk} branches per drafted position"
+    for name in TOPK:
+        seen = observed.seen.settings.get(name)
+        if seen is not None:
+            verdict = ok if same(topk, seen) else violated
+            return verdict(wanted, f"{name}={seen}{_source(observed, name)}")
+    if topk == 1:
+        return ok(wanted, "a chain, which is all that this engine tells of")
+    passed = next((value for name in TOPK if (value := given(asked.launch.argv, name)) is not None), None)
+    if observed.ours and observed.seen.speculating and passed is not None and same(topk, passed):
+        return ok(wanted, f"speculation is on; {BY_ARGUMENT}")
+    return unknown(wanted, "the server does not tell its branches")
 
 
 def settings_effective(asked: Asked, observed: Observed) -> Result:

@@ -1,0 +1,114 @@
+"""How often a small true gain is found within a budget, and how often there is none and one is promoted.
+
+    python -m bench.judge.power [--campaigns 40] [--seed 1]
+
+Prints a table of docs/statistics.md as Markdown. A campaign is the default one (1, 2 and 4 users at two temperatures,
+30 s each), played by the real judge and the real plan of confirmations: two baselines, three explorations and an
+anchor, as the guided search needs them, then pairs of whatever looked best, even where a search would not have
+confirmed it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from bench.judge.coverage import Tally, Truth, true_gains
+from bench.judge.machine import BASELINE, Machine, Weather, candidate
+from spectune.domain.spec import BudgetSpec, CampaignSpec
+from spectune.domain.trial import Purpose
+from spectune.judge.comparison import Comparer
+from spectune.judge.paired import PairedJudge
+from spectune.search.bracket import confirmation
+
+NOISES = (0.005, 0.01, 0.02)
+MINUTES = (60.0, 90.0)
+GAIN = 0.03
+DEPTHS = (2, 3, 4)
+PROMPTS = 3
+"""In a slice, for each user: 30 s hold about ten requests of 129 tokens at 45 tok/s, of three domains."""
+
+
+def campaign(noise: float, gain: float | None, seed: int) -> Iterator[tuple[float, bool, float, int]]:
+    """One campaign, with the smaller budget and then gone on with to the larger one.
+
+    Args:
+        gain: of one candidate, the others losing by depth; None where all are the baseline under other names.
+
+    Yields:
+        Minutes of the budget, whether a candidate was promoted, the interval's half-width, and pairs made.
+    """
+    rng, spec = np.random.default_rng(seed), CampaignSpec("power")
+    truth: Truth = {} if gain is None else {candidate(k).id: true_gains(spec, k, gain, rng) for k in DEPTHS}
+    weather = Weather(f"{100 * noise:g} %", noise, noise / 2, 0.0, noise / 2)
+    machine = Machine(spec, weather, rng, truth, PROMPTS, spec.budget.cell_seconds * len(spec.cells), per_user=True)
+    for depth in (0, 0, *rng.permutation(DEPTHS), 0):
+        purpose = Purpose.EXPLORE if depth else Purpose.BASELINE
+        machine.measure(candidate(int(depth)) if depth else BASELINE, purpose)
+    chosen = candidate(_looks_best(spec, machine))
+    for minutes in MINUTES:
+        yield minutes, *_confirmed(replace(spec, budget=BudgetSpec(minutes=minutes)), machine, chosen.speculation.depth)
+
+
+def _looks_best(spec: CampaignSpec, machine: Machine) -> int:
+    known = Comparer.of(spec, machine.history.finished)
+
+    def log_gain(depth: int) -> float:
+        found = known.compare(candidate(depth).id, BASELINE.id)
+        gain = found.gain() if found is not None else None
+        return -math.inf if gain is None else gain.log
+
+    return max(DEPTHS, key=log_gain)
+
+
+def _confirmed(spec: CampaignSpec, machine: Machine, depth: int) -> tuple[bool, float, int]:
+    """Confirms until the plan ends: whether the winner is promoted, half-width of its interval, and pairs."""
+    judge, width, pairs = PairedJudge(), math.nan, 0
+    while (step := confirmation(spec, machine.history, candidate(depth))) is not None:
+        trial = machine.measure(step.candidate, step.purpose)
+        if step.candidate != BASELINE:
+            machine.note(trial, judge.decide(spec, machine.history, trial))
+    arms = [t for t in machine.history.ordered if t.purpose is Purpose.CONFIRM and t.candidate != BASELINE]
+    pairs = len(arms)
+    overall = judge.decide(spec, machine.history, arms[-1]).overall
+    if overall is not None:
+        width = math.log(overall.high / overall.low) / 2
+    return judge.conclude(spec, machine.history).changed, width, pairs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--campaigns", type=int, default=40, help="per line; three times as many where nothing gains")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    started, seed = time.monotonic(), options.seed * 3_000_017
+    print("| noise | budget | 3 % gain found | none, but promoted | pairs, mean | half-width |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for noise in NOISES:
+        tallies = {minutes: Tally() for minutes in MINUTES}
+        made: dict[float, list[int]] = {minutes: [] for minutes in MINUTES}
+        for name, gain, times in (("found", GAIN, 1), ("false", None, 3)):
+            for _ in range(options.campaigns * times):
+                seed += 1
+                for minutes, promoted, width, pairs in campaign(noise, gain, seed):
+                    tallies[minutes].add(name, promoted)
+                    if gain is not None:
+                        tallies[minutes].widths.append(width)
+                        made[minutes].append(pairs)
+        for minutes, tally in tallies.items():
+            half = f"{100 * np.median(tally.widths):.1f} %"
+            shares = f"{tally.share('found')} | {tally.share('false')}"
+            print(
+                f"| {100 * noise:g} % | {minutes:g} min | {shares} | {np.mean(made[minutes]):.1f} | {half} |",
+                flush=True,
+            )
+    print(f"\n{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Strategies by the name that campaign files use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spectune.domain.ports import Strategy
+from spectune.domain.spec import CampaignSpec
+from spectune.predict.speed import SpeedForecaster
+from spectune.search import Grid, Guided, Incremental, RandomOrder, Sampled, Staged
+
+_MAKE: dict[str, Callable[[CampaignSpec], Strategy]] = {
+    "guided": lambda spec: Guided(SpeedForecaster()),
+    "staged": lambda spec: Staged(),
+    "incremental": lambda spec: Incremental(),
+    "grid": lambda spec: Grid(),
+    "random": lambda spec: RandomOrder(spec.seed),
+    "tpe": lambda spec: Sampled("tpe"),
+}
+
+
+def strategy(spec: CampaignSpec) -> Strategy:
+    """The strategy that a campaign asks for.
+
+    Raises:
+        InputError: a package that it needs is not installed.
+    """
+    return _MAKE[spec.search.strategy](spec)

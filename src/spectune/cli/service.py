@@ -1,0 +1,102 @@
+"""`spectune promote`, `rollback` and `status`: the real service."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spectune import assemble
+from spectune.cli.inspect import Directory, Json, Which
+from spectune.cli.screen import messages, preparing, print_json, results
+from spectune.domain.errors import InputError
+
+Remote = Annotated[str, typer.Option("--remote", help="Machine, as `ssh NAME` calls it; this one by default.")]
+Unit = Annotated[str, typer.Option("--unit", help="systemd unit, such as llm.service; 'user:NAME' for a user's own.")]
+Words = Annotated[str, typer.Option("--force", help="Promote although spectune would refuse, and say why.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def promote(
+    which: Which = None,
+    directory: Directory = Path("spectune-runs"),
+    candidate: Annotated[str | None, typer.Option(help="Candidate id in place of the winner's.")] = None,
+    words: Words = "",
+    yes: Yes = False,
+) -> None:
+    """Write a campaign's winner into the real service.
+
+    It goes into a drop-in, and what it replaces is kept on the host: spectune rollback puts it back.
+    """
+    with assemble.readable(directory) as ledger:
+        campaign_id, history = assemble.find_campaign(ledger, which)
+    asked = False
+
+    def confirm(diff: str) -> bool:
+        nonlocal asked
+        typer.echo(diff, nl=False)
+        if yes or not sys.stdin.isatty():
+            return True
+        asked = not typer.confirm("Write this and restart the service?")
+        return not asked
+
+    with preparing() as progress:
+        done = assemble.promote(campaign_id, history, candidate, words, password(), say, progress, confirm)
+    if done is not None:
+        typer.echo(f"promoted {done.winner.label} of {campaign_id}; undo it with: spectune rollback")
+    else:
+        typer.echo("nothing was changed" if asked else "it is promoted already; nothing was changed")
+
+
+def rollback(unit: Unit, remote: Remote = "") -> None:
+    """Put a service back: after a run that was cut off, else as it was before the last promotion."""
+    typer.echo(assemble.rollback(remote, unit, password(), say))
+
+
+def status(unit: Unit, remote: Remote = "", as_json: Json = False) -> None:
+    """Show what a service runs now, and what spectune has changed in it."""
+    found = assemble.status(remote, unit, password())
+    if as_json:
+        print_json(asdict(found))
+        return
+    since = found.active_since
+    rows = [
+        ("unit", f"{found.unit} on {found.where}"),
+        ("state", f"{found.state}, {found.enabled}"),
+        ("since", datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S") if since else "-"),
+        *(("starts", command) for command in found.exec_start),
+        *(("drop-in", path) for path in found.drop_ins),
+        *(("promoted", label) for label in found.promotions or ("nothing",)),
+    ]
+    if found.promoted is False:
+        rows.append(("warning", "the latest promotion is not what systemd starts now: somebody has changed it"))
+    if found.interrupted:
+        rows.append(
+            ("warning", f"in the middle of a change by {found.interrupted}; undo: spectune rollback")
+        )
+    for name, text in rows:
+        results().print(f"{name:<9} {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Tells what is done with the service."""
+    messages().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def password() -> Callable[[str], str] | None:
+    """Asks for a sudo password on the terminal; None where there is none."""
+    return getpass.getpass if sys.stdin.isatty() else None
+
+
+def check_promotion(wanted: bool, words: str, unit: str) -> None:
+    """Raises InputError where a run can't promote what it finds."""
+    if wanted and not unit:
+        raise InputError("--promote needs a systemd unit", "Name it in service.unit of the campaign file.")
+    if words and not wanted:
+        raise InputError("--force goes with --promote")

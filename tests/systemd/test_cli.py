@@ -1,0 +1,39 @@
+"""What the commands refuse before anything is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from spectune.cli.main import app
+from spectune.domain.errors import InputError, SpectuneError
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "c.yaml", "--promote"], "--promote needs a systemd unit"),
+        (["run", "c.yaml", "--force", "x"], "--force goes with --promote"),
+        (["init", "d.yaml", "--remote", "llm-two"], "--remote goes with --unit"),
+        (["rollback", "--unit", "a b.service"], "is not the name of a service unit"),
+        (["status", "--unit", "x.timer/../y"], "is not the name of a service unit"),
+        (["run", "unit.yaml"], "service.port must be the port of the unit"),
+    ],
+)
+def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(yaml.safe_dump({"name": "c", "search": {"knobs": {"threads": [1]}}}))
+    service = {"engine": "sglang", "unit": "llm.service", "model": "/m"}
+    Path("unit.yaml").write_text(yaml.safe_dump({"name": "c", "service": service}))
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, InputError)
+    assert message in error.message
+
+
+def test_a_machine_without_systemd_says_so() -> None:
+    error = CliRunner().invoke(app, ["status", "--unit", "llm.service"]).exception
+    assert isinstance(error, SpectuneError)
+    assert "llm.service" in error.message

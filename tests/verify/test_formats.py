@@ -1,0 +1,49 @@
+"""Texts that programs read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spectune.verify.formats import LONGEST, Format, format_of
+
+CODE = "def f(a):\n    return a + 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"a": 1}', Format.JSON),
+        (' [1, "b"]\n', Format.JSON),
+        ('Here you are:\n```json\n{"a": 1}\n```\nBye.', Format.JSON),
+        ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', Format.JSON),
+        ('{"a": 1', None),
+        ('{"a": 1}, "', None),
+        ('<tool_call>\n{"name": "f", "arguments": {"a": 1, "}\n</tool_call>', None),
+        ("```json\n{'a': 1}\n```", None),
+        ("7", None),
+        ("true", None),
+        ("", None),
+        ("Plain words {with} brackets.", None),
+        (f"```python\n{CODE}```", Format.PYTHON),
+        (f"```py\n{CODE}```\nand\n```python\n{CODE}```", Format.PYTHON),
+        (f"```python\n{CODE}```\nand\n```python\ndef f(:\n```", None),
+        (f"```python\n{CODE}", None),
+        (f"```rust\n{CODE}```", None),
+        ("```python\n\n```", None),
+        (f"```python\n{'a = 1;' * LONGEST}\n```", None),
+        ('```python\nx = "\\d"\n```', Format.PYTHON),
+        ("```python\n" + "(" * 3000 + "\n```", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_formats(text: str, kind: Format | None) -> None:
+    assert format_of(text) is kind
+
+
+@given(st.text(alphabet="`pythonjs{}[]\"\n :,\\'()1\x00\ud800<>/", max_size=60))
+def test_any_text_is_read(text: str) -> None:
+    format_of(text)
+    format_of(f"```python\n{text}```")
+    format_of(f"```json\n{text}```")
