@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from spectune.domain.events import CampaignOpened, Event
 from spectune.domain.measurement import RequestRecord
+from spectune.domain.spec import LevelKey
 
 _PLAIN: dict[type, st.SearchStrategy[Any]] = {
     str: st.text(max_size=8),
@@ -32,6 +33,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     """Values of a type of the domain, the bounds in its annotations kept."""
     if kind in _PLAIN:
         return _PLAIN[kind]
+    if kind == LevelKey:
+        return st.integers(1, 512) | st.sampled_from(("1-4", "2.5/s", "1-4/s", "2x"))
     arguments = get_args(kind)
     origin = get_origin(kind)
     if origin is Annotated:

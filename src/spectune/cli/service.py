@@ -77,9 +77,7 @@ def status(unit: Unit, remote: Remote = "", as_json: Json = False) -> None:
     if found.promoted is False:
         rows.append(("warning", "the latest promotion is not what systemd starts now: somebody has changed it"))
     if found.interrupted:
-        rows.append(
-            ("warning", f"in the middle of a change by {found.interrupted}; undo: spectune rollback")
-        )
+        rows.append(("warning", f"in the middle of a change by {found.interrupted}; undo: spectune rollback"))
     for name, text in rows:
         results().print(f"{name:<9} {text}", markup=False, highlight=False, soft_wrap=True)
 

@@ -18,7 +18,7 @@ from spectune.systemd.unit import ManagedUnit, description
 from spectune.systemd.words import TAIL, exit_code, failure, output_of
 
 FIRST_PAUSE_S = 0.02
-LONGEST_PAUSE_S = 0.12
+LONGEST_PAUSE_S = 0.08
 _GROWTH = 1.3
 _LOOK_EVERY_S = 0.4
 _LISTENER_EVERY_S = 0.15
