@@ -25,7 +25,8 @@ def _fail_halfway(connection: Connection, backend: Backend) -> None:
 
 
 Way = Callable[[Path], AbstractContextManager[SqlLedger]]
-NEXT = Migration(MIGRATIONS[-1].version + 1, "notes", _add_note)
+NOW = MIGRATIONS[-1].version
+NEXT = Migration(NOW + 1, "notes", _add_note)
 FUTURE = (*MIGRATIONS, NEXT)
 
 
@@ -64,7 +65,9 @@ def test_an_older_ledger_is_migrated_and_keeps_its_events(path: Path, campaign: 
         migrate(backend, FUTURE)
         with transaction(backend) as connection:
             assert connection.execute(text("SELECT DISTINCT note FROM events")).all() == [("none",)]
-            assert connection.execute(text("SELECT version FROM spectune_migrations")).scalars().all() == [1, 2]
+            assert connection.execute(text("SELECT version FROM spectune_migrations")).scalars().all() == list(
+                range(1, NEXT.version + 1)
+            )
         assert list(SqlLedger(backend).events(campaign)) == [opened(), measured(1)]
 
 
@@ -80,7 +83,7 @@ def test_a_migration_that_fails_leaves_the_older_version_untouched(path: Path, c
 def test_a_reader_asks_for_the_upgrade_of_an_older_ledger(path: Path, campaign: str) -> None:
     with (
         sqlite_reader(path) as backend,
-        pytest.raises(LedgerError, match=r"version 1; .* reads version 2") as caught,
+        pytest.raises(LedgerError, match=rf"version {NOW}; .* reads version {NEXT.version}") as caught,
     ):
         require_newest(backend, FUTURE)
     assert "upgrades it" in caught.value.advice
@@ -91,9 +94,11 @@ def test_a_newer_ledger_names_both_versions_and_is_left_alone(path: Path, campai
     with sqlite_writer(path) as backend:
         migrate(backend, FUTURE)
         with transaction(backend) as connection:
-            connection.execute(text("UPDATE spectune_migrations SET spectune = '9.1.0' WHERE version = 2"))
+            connection.execute(
+                text(f"UPDATE spectune_migrations SET spectune = '9.1.0' WHERE version = {NEXT.version}")
+            )
     before = path.read_bytes()
-    both = r"version 2, written by spectune 9\.1\.0; .* up to 1"
+    both = rf"version {NEXT.version}, written by spectune 9\.1\.0; .* up to {NOW}"
     with pytest.raises(LedgerTooNew, match=both) as caught, way(path):
         pass
     assert "Upgrade spectune to 9.1.0" in caught.value.advice

@@ -118,7 +118,7 @@ class LlamaCppKit:
         return Path(service.model).stem
 
     def bytes_of(self, model: str) -> int:
-        return sum(part.stat().st_size for part in models.parts(Path(model)))
+        return sum(part.stat().st_size for part in models.parts(Path(model)) if part.exists())
 
     def digest(self, model: str, progress: Callable[[float], None]) -> str:
         return models.sha256_file(Path(model), Cache.of_user(os.environ), progress)
