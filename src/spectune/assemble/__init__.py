@@ -13,18 +13,15 @@ if TYPE_CHECKING:
     from spectune.assemble.campaigns import (
         Prepared,
         campaign,
-        find_campaign,
         open_campaign,
         prepare,
         prompt_source,
-        readable,
-        unfinished,
         usable_cores,
         without_secrets,
-        writable,
     )
     from spectune.assemble.compare_servers import against
     from spectune.assemble.endpoints import Bench, Endpoint, Listener, bench, look, new_run, verify
+    from spectune.assemble.ledgers import find_campaign, readable, unfinished, writable
     from spectune.assemble.planning import earlier, plan
     from spectune.assemble.promotions import chosen, promote, promote_within, rollback, status
     from spectune.assemble.service_file import spec_from_unit
@@ -36,6 +33,7 @@ _ELSEWHERE = {
     "against": "assemble.compare_servers",
     "compare_runs": "judge.two_runs",
     **dict.fromkeys(("earlier", "plan"), "assemble.planning"),
+    **dict.fromkeys(("find_campaign", "readable", "unfinished", "writable"), "assemble.ledgers"),
     **dict.fromkeys(("chosen", "promote", "promote_within", "rollback", "status"), "assemble.promotions"),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
     "spec_from_unit": "assemble.service_file",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -21,8 +21,7 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Service
 from spectune.domain.errors import InputError
 from spectune.domain.events import CampaignOpened, Provenance
-from spectune.domain.history import History
-from spectune.domain.ports import CampaignRow, Deployer, Engine, Observer, PromptSource, Strategy, launch_of
+from spectune.domain.ports import Deployer, Engine, Observer, PromptSource, Strategy, launch_of
 from spectune.domain.redaction import redact, redact_settings
 from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
 from spectune.domain.workload import Prompt
@@ -102,33 +101,6 @@ def prepare(spec: CampaignSpec, progress: Progress, build: bool = True, site: Si
     return Prepared(spec, engine, service, baseline, pruned, prompts, probes, provenance)
 
 
-@contextmanager
-def writable(directory: Path) -> Iterator[SqlLedger]:
-    """The ledger of a directory of runs, for writing. Raises LedgerError."""
-    with SqlLedger.open_path(ledger_path(directory)) as ledger:
-        yield ledger
-
-
-@contextmanager
-def readable(directory: Path) -> Iterator[SqlLedger]:
-    """The ledger of a directory of runs, for reading. Raises LedgerError where there is none."""
-    with SqlLedger.read_only(ledger_path(directory)) as ledger:
-        yield ledger
-
-
-def ledger_path(directory: Path) -> Path:
-    return directory / "ledger.sqlite"
-
-
-def unfinished(ledger: SqlLedger, name: str) -> tuple[str, History] | None:
-    """The newest campaign of a name, if it has not ended."""
-    newest = ledger.latest(name)
-    if newest is None:
-        return None
-    history = History.of(ledger.events(newest))
-    return None if history.conclusion is not None else (newest, history)
-
-
 def usable_cores() -> int:
     return hardware.usable_cores()
 
@@ -190,21 +162,6 @@ def campaign(
         version=__version__,
     )
     return Campaign(rooms, campaign_id, prepared.spec, prepared.service)
-
-
-def find_campaign(ledger: SqlLedger, wanted: str | None) -> tuple[str, History]:
-    """A campaign by id or name, the newest without one.
-
-    Raises:
-        InputError: when there is none.
-    """
-    rows: tuple[CampaignRow, ...] = ledger.campaigns()
-    if not rows:
-        raise InputError("the ledger holds no campaign yet", "Run one: spectune demo")
-    row = next((r for r in rows if wanted in {None, r.id, r.name}), None)
-    if row is None:
-        raise InputError(f"no campaign {wanted!r}", f"There are: {', '.join(r.id for r in rows[:5])}.")
-    return row.id, History.of(ledger.events(row.id))
 
 
 def prompt_source(source: str, max_tokens: int | None, domains: Sequence[str] = (), seed: int = 1) -> PromptSource:

@@ -6,17 +6,23 @@ from collections.abc import Callable
 
 from spectune.domain.ports import Strategy
 from spectune.domain.spec import CampaignSpec
-from spectune.predict.speed import SpeedForecaster
 from spectune.search import Grid, Guided, Incremental, RandomOrder, Sampled, Staged
 
 _MAKE: dict[str, Callable[[CampaignSpec], Strategy]] = {
-    "guided": lambda spec: Guided(SpeedForecaster()),
+    "guided": lambda spec: _guided(),
     "staged": lambda spec: Staged(),
     "incremental": lambda spec: Incremental(),
     "grid": lambda spec: Grid(),
     "random": lambda spec: RandomOrder(spec.seed),
     "tpe": lambda spec: Sampled("tpe"),
 }
+
+
+def _guided() -> Strategy:
+    # Loaded only by those who search: the model's numerics take half a second.
+    from spectune.predict.speed import SpeedForecaster
+
+    return Guided(SpeedForecaster())
 
 
 def strategy(spec: CampaignSpec) -> Strategy:

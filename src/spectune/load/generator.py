@@ -22,7 +22,7 @@ from spectune.load import acceptance, doubts, summary
 from spectune.load.body import Sender
 from spectune.load.facts import Facts
 from spectune.load.options import Options
-from spectune.load.quiet import until_done
+from spectune.load.quiet import rare_collections, until_done
 from spectune.load.record import Recorded, make_record
 from spectune.load.running import Run, Task, load, pool_for
 from spectune.load.speeds import Speeds
@@ -96,7 +96,8 @@ class HttpLoad:
         before = [target.counters() for target in targets]
         tell = _Throttled(progress, self._clock.monotonic)
         first, second = (self._task(target, cell, prompts, limits, tell) for target in targets)
-        turns = take_turns(first, second, self._clock.monotonic)
+        with rare_collections():
+            turns = take_turns(first, second, self._clock.monotonic)
         runs = (turns.first, turns.second)
         for its in runs:
             _need_alive(its, cell)

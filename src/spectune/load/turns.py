@@ -23,7 +23,7 @@ TURNS = 16
 LOST = frozenset({Outcome.CONNECT_FAILED, Outcome.RESET})
 """Outcomes after which a server may be gone."""
 
-_SHORTEST_S = 0.05
+_SHORTEST_S = 0.4
 _FEWEST = 4
 
 
@@ -68,7 +68,7 @@ def take_turns(first: Task, second: Task, monotonic: Callable[[], float]) -> Tur
         InputError, HostError: as `load`.
     """
     limits, deck = first.limits, Deck(first.prompts)
-    turn = Limits(max(limits.seconds / TURNS, _SHORTEST_S), 0.0, 1)
+    turn = Limits(min(limits.seconds, max(limits.seconds / TURNS, _SHORTEST_S)), 0.0, 1)
     runs: tuple[list[Run], list[Run]] = ([], [])
     spent = [0.0, 0.0]
     stopped = ""

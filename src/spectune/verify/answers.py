@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from scipy.stats import binomtest, poisson
+from scipy.special import bdtrc, pdtr, pdtrc
 
 from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer
@@ -167,7 +167,7 @@ def _unreadable(theirs: Mapping[str, str], ours: Mapping[str, str]) -> Result:
     gained = sum(
         format_of(theirs[name]) is None and format_of(text) is not None for name, text in ours.items() if name in theirs
     )
-    sure = binomtest(len(broken), len(broken) + gained, 0.5, alternative="greater").pvalue <= LEVEL
+    sure = bdtrc(len(broken) - 1, len(broken) + gained, 0.5) <= LEVEL
     verdict = violated if sure or any(_most_of(group, broken, formats) for group in map(_group_of, broken)) else unknown
     what = f"{len(broken)} of {len(formats)} answers that programs read are no valid {_kinds(broken.values())} any more"
     return verdict(_SOUND, f"{what}; {example(name, theirs[name], ours[name], at)}")
@@ -196,7 +196,7 @@ def _one_sided(
     wanted, seen = _SOUND, f"{fresh} of {len(pairs)} {what} (baseline only: {gone})"
     if new:
         seen += f"; {example(new[0], theirs[new[0]], ours[new[0]], len(ours[new[0]]))}"
-    if fresh and binomtest(fresh, fresh + gone, 0.5, alternative="greater").pvalue <= LEVEL:
+    if fresh and bdtrc(fresh - 1, fresh + gone, 0.5) <= LEVEL:
         return violated(wanted, seen)
     return unknown(wanted, seen) if fresh - gone >= 2 else ok("", "")
 
@@ -212,13 +212,13 @@ def _partings(found: Parting, own: Parting, shown: str) -> Result:
     tolerated = own.rate + TOLERATED
     if tolerated >= BROKEN:
         return unknown(wanted, f"{seen}: the baseline does not repeat itself")
-    chance = float(poisson.sf(found.parted - 1, tolerated * found.words))
+    chance = float(pdtrc(found.parted - 1, tolerated * found.words)) if found.parted else 1.0
     start = median(pair.prefix_words if not pair.equal else NEAR_ZERO for pair in found.pairs.values())
     if chance < BEYOND_DOUBT and start < NEAR_ZERO:
         return violated(wanted, f"{seen}: different from the start; {shown}" if shown else seen)
     if chance <= LEVEL:
         return unknown(wanted, f"{seen}: they part more often than the baseline from itself")
-    if float(poisson.cdf(found.parted, BROKEN * found.words)) > LEVEL:
+    if float(pdtr(found.parted, BROKEN * found.words)) > LEVEL:
         return unknown(wanted, f"{seen}: too little text to tell")
     return ok(wanted, seen)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scipy.stats import binomtest
+from scipy.special import bdtr
 
 from spectune.domain.asked import Asked
 from spectune.domain.candidate import Method
@@ -154,7 +154,7 @@ def _head(wanted: str, key: str, count: Drafting, depth: int) -> Result:
     if high >= SOUND_FIRST:
         return unknown(wanted, f"{seen}; acceptance by position is not told")
     hits = min(max(round(high * steps), 0), steps)
-    if binomtest(hits, steps, SOUND_FIRST, alternative="less").pvalue < SURE:
+    if bdtr(hits, steps, SOUND_FIRST) < SURE:
         return violated(wanted, f"{seen}: the draft head is broken")
     return unknown(wanted, f"{seen}, too few to be sure")
 
