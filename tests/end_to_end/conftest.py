@@ -90,7 +90,11 @@ def campaign(desk: Desk, llama_server: Path, tiny_pair: tuple[Path, Path]) -> Ca
                 "model": str(target),
                 "args": {"threads": 1, "ctx-size": 2048, "parallel": 2},
             },
-            "search": {"speculation": [{"method": "draft", "depths": [1, 2], "draft_model": str(draft)}]},
+            # Tries every depth, however bad: these drafts never pay, and a search that foresees it would end at once.
+            "search": {
+                "speculation": [{"method": "draft", "depths": [1, 2], "draft_model": str(draft)}],
+                "strategy": "grid",
+            },
             "workload": {"concurrency": [1, 2], "temperatures": [0.0], "max_tokens": 12},
             "budget": {"minutes": 5, "trials": 12, "cell_seconds": 0.5, "confirm_pairs": 1},
         }
