@@ -80,7 +80,7 @@ def campaign(
 ) -> CampaignSpec:
     return CampaignSpec(
         name,
-        search=SearchSpec(speculation=tuple(spaces)),
+        search=SearchSpec(speculation=tuple(spaces), schedules=False),
         workload=WorkloadSpec(concurrency=tuple(levels), temperatures=tuple(temperatures)),
         objective=objective,
         budget=BudgetSpec(minutes=1e6, trials=1000, confirm_pairs=0),

@@ -82,7 +82,8 @@ NAMES = """choices delta content text reasoning reasoning_content tool_calls fun
     finish_reason usage completion_tokens prompt_tokens_details timings draft_n metrics speculative_decoding sglext
     meta_info error message object model stop tokens stop_type prompt_progress spec_tokens_details"""
 names = st.sampled_from(NAMES.split())
-scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), names)
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)  # JSON has no others
+scalars = st.one_of(st.none(), st.booleans(), numbers, st.text(max_size=5), names)
 anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5))
 
 
