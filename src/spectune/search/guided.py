@@ -218,7 +218,8 @@ class _Outlook:
             )
         parts += [f"{c.label}: {why}" for c in left if (why := self._hopeless(c))]
         tried = sum(trial.purpose is Purpose.EXPLORE for trial in self.history.finished)
-        parts.append(f"{tried} launched of {tried + len(left)}: {_launches(len(left))} saved")
+        launched = f"{tried} launched of {tried + len(left)}"
+        parts.append(f"{launched}: {_launches(len(left))} saved" if step is None else launched)
         return "; ".join(parts)
 
 
