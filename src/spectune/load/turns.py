@@ -20,7 +20,7 @@ from spectune.load.running import Run, Task, load
 TURNS = 16
 """Turns that the time of one server is cut into; a turn is never shorter than one request of each user."""
 
-LOST = frozenset({Outcome.CONNECT_FAILED, Outcome.RESET})
+_LOST = frozenset({Outcome.CONNECT_FAILED, Outcome.RESET})
 """Outcomes after which a server may be gone."""
 
 _SHORTEST_S = 0.4
@@ -98,7 +98,7 @@ def take_turns(first: Task, second: Task, monotonic: Callable[[], float]) -> Tur
 def _gone(runs: list[Run]) -> bool:
     """Whether two turns on end met nothing but broken connections; one turn is too short to tell."""
     outcomes = {r.record.outcome for run in runs[-2:] for r in run.recorded}
-    return len(runs) > 1 and bool(outcomes) and outcomes <= LOST
+    return len(runs) > 1 and bool(outcomes) and outcomes <= _LOST
 
 
 def _to_the_last_answer(run: Run) -> Run:

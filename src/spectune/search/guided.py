@@ -48,17 +48,20 @@ class Guided:
         # Arms of the confirmation tell about two candidates only: the forecast that named the winner stays as it was.
         outlook = _outlook(spec, _explored(history), self._forecaster)
         step = outlook.next_step() or scheduled(spec, history)
-        winner = self.winner(spec, history)
+        winner = _winner(spec, history, outlook)
         if step is not None and not confirming(history) and affordable(spec, history, winner):
             return anchor(history) or step
         return confirmation(spec, history, winner) or Stop(outlook.left_out(step))
 
     def winner(self, spec: CampaignSpec, history: History) -> Candidate | None:
         """Who would be confirmed now; None where nobody looks better than the baseline."""
-        best = finalist(spec, history)
-        if best is not None and best.speculation.schedule:
-            return best
-        return _outlook(spec, _explored(history), self._forecaster).winner()
+        return _winner(spec, history, _outlook(spec, _explored(history), self._forecaster))
+
+
+def _winner(spec: CampaignSpec, history: History, outlook: _Outlook) -> Candidate | None:
+    """A schedule by what the judge says of it, since forecasts know fixed depths only."""
+    best = finalist(spec, history)
+    return best if best is not None and best.speculation.schedule else outlook.winner()
 
 
 def _explored(history: History) -> History:
