@@ -96,6 +96,16 @@ class Lab:
         self.history = replace(self.history, trials={**self.history.trials, number: trial})
         return trial
 
+    def pair(self, left: Candidate, right: Candidate, left_speed: Speed, right_speed: Speed) -> tuple[Trial, Trial]:
+        """Two trials measured side by side, at the same time."""
+        one = self.trial(left, Purpose.CONFIRM, left_speed)
+        other = self.trial(right, Purpose.CONFIRM, right_speed, cells=self.cells(right_speed))
+        at = {key: replace(cell, measurement=one.cells[key].measurement) for key, cell in other.cells.items()}
+        one, other = replace(one, beside=other.number), replace(other, beside=one.number, cells=at)
+        trials = {**self.history.trials, one.number: one, other.number: other}
+        self.history = replace(self.history, trials=trials)
+        return one, other
+
     def decided(self, trial: Trial, verdict: Verdict) -> None:
         self.history = replace(
             self.history, trials={**self.history.trials, trial.number: replace(trial, verdict=verdict)}

@@ -16,7 +16,7 @@ from spectune.domain.history import History
 from spectune.domain.measurement import RequestRecord
 from spectune.domain.metrics import MetricName
 from spectune.domain.trial import Purpose, Trial
-from spectune.judge.comparison import Comparer
+from spectune.judge.comparison import Comparer, Comparison
 from spectune.judge.contrast import Gain
 from spectune.judge.noise import Noise
 from spectune.judge.paired import PairedJudge
@@ -115,6 +115,38 @@ def test_the_scatter_between_deployments_is_found(tau: float) -> None:
             lab.trial(BASELINE, Purpose.ANCHOR, noisy())
         found.append(Comparer.of(lab.spec, lab.history.finished).noise.tau)
     assert 0.6 * tau < float(np.median(found)) < 1.7 * tau
+
+
+def confirmed(seed: int, common: float, own: float, gain: float = 0.0, pairs: int = 4) -> Comparison:
+    """A candidate against the baseline in pairs side by side, on a machine that slows both of a pair alike."""
+    noisy, rng = Noisy(seed, request=0.03, deployment=own), np.random.default_rng(seed)
+    lab = Lab(make_spec(), prompts=20)
+    for _ in range(2):
+        lab.trial(BASELINE, Purpose.BASELINE, noisy(rng.normal(0, common)))
+    for _ in range(pairs):
+        slowed, one, other = math.exp(rng.normal(0, common)), noisy(), noisy(gain)
+        lab.pair(
+            BASELINE,
+            draft(3),
+            lambda *at, speed=one, by=slowed: by * speed(*at),
+            lambda *at, speed=other, by=slowed: by * speed(*at),
+        )
+    comparison = Comparer.of(lab.spec, lab.history.finished).compare(draft(3).id, BASELINE.id)
+    assert comparison is not None
+    return comparison
+
+
+def test_what_slows_both_servers_of_a_pair_does_not_widen_their_comparison() -> None:
+    ratios = [confirmed(seed, common=0.1, own=0.003, gain=0.03).ratio(0.95) for seed in range(20)]
+    found = [ratio for ratio in ratios if ratio is not None]
+    assert float(np.median([ratio.high - ratio.low for ratio in found])) < 0.03
+    assert sum(ratio.low <= 1.03 <= ratio.high for ratio in found) >= 17
+    assert sum(ratio.low > 1 for ratio in found) >= 18
+
+
+def test_side_by_side_promises_nothing_where_servers_differ_by_themselves() -> None:
+    ratios = [confirmed(seed, common=0.0, own=0.03).ratio(0.95) for seed in range(20)]
+    assert sum(ratio is not None and ratio.low <= 1 <= ratio.high for ratio in ratios) >= 17
 
 
 def test_prompt_scatter_of_a_candidate_is_not_averaged_out_by_repeating_it() -> None:

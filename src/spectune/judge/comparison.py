@@ -52,7 +52,7 @@ class Comparison:
         noise, worth = self.noise, math.log1p(min_gain)
         goal = abs(gain.log) if abs(gain.log) >= worth else worth - abs(gain.log)
         repeated = noise.timing * gain.deployments
-        shrinking = repeated + noise.tau**2 * gain.deployments + noise.drift_rate * gain.gap_s
+        shrinking = repeated + noise.between(gain) + noise.drift_rate * gain.gap_s
         fixed = max(0.0, gain.within - repeated)
         scale, _ = noise.spread(gain)
         reach = (math.log(noise.ratio(gain, confidence).high) - gain.log) / scale
@@ -100,7 +100,8 @@ class Comparer:
 
     def _contrast(self, plus: str, minus: str, groups: Sequence[str]) -> Comparison | None:
         helpful = [name if name in (plus, minus) or groups.count(name) > 1 else "" for name in groups]
-        found = contrast(self.table, helpful, plus, minus, self.noise.nugget, self.noise.drift_rate)
+        noise = self.noise
+        found = contrast(self.table, helpful, plus, minus, noise.own, noise.common, noise.drift_rate)
         return None if found is None else Comparison(found, self.noise)
 
 

@@ -14,6 +14,7 @@ from spectune.domain.verdict import Conclusion
 from spectune.judge.best import best_by_slice
 from spectune.judge.comparison import Comparer, Comparison
 from spectune.judge.constraints import Constraint, Constraints, broken, in_words, unproven
+from spectune.judge.fairness import SOUNDLY, unfair
 from spectune.judge.trial_verdict import gains, is_tie, missing_cells
 
 
@@ -114,6 +115,9 @@ def _confirmation(case: _Case, identity: str, many: int) -> _Confirmation:
     if gains(comparison, confidence, spec, pairs):
         found = (*case.constraints.of(identity), *case.constraints.slowdowns(comparison))
         doubtful = broken(found) or "; ".join([*_unproven(history, identity), *unproven(found)])
+        if not doubtful and (words := "; ".join(unfair(history, identity))):
+            reason = f"no decision: {label} looked faster by {overall.percent}, {counted}, but {words}"
+            return _Confirmation(identity, False, reason, overall, settled=False)
         if doubtful:
             reason = f"{label} is faster by {overall.percent}, {counted}, but can't win: {doubtful}; the baseline stays"
             return _Confirmation(identity, False, reason, overall)
@@ -181,13 +185,13 @@ def _unproven(history: History, identity: str) -> Iterator[str]:
     """Reasons why a candidate must not win although it is faster, each once.
 
     A check that the service as it is never passes either (simulated output) tells nothing of the candidate. It still
-    stands in the way of promotion.
+    stands in the way of promotion. The check on the measurement itself is another matter: see `unfair`.
     """
     words: dict[str, None] = {}
     common = _never_passed(history)
     for trial in (trial for trial in _trials(history, identity) if trial.valid):
         for finding in trial.verification.findings:
-            if finding.check in common:
+            if finding.check in common or finding.check == SOUNDLY:
                 continue
             if finding.status is Status.UNKNOWN:
                 words[f"check {finding.check} could not tell (asked {finding.asked}, seen {finding.seen})"] = None

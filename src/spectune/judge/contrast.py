@@ -1,10 +1,11 @@
 """Contrasts: one candidate against another, prompt by prompt, with the machine's drift taken out.
 
 For each prompt the difference of log speeds is a weighted sum over trials. The weights are those of generalised least
-squares (Aitken 1935) with one mean per candidate, an independent deviation per deployment and a Brownian drift of the
-machine. They interpolate between the neighbouring trials of a repeated candidate where the machine drifts, and
-average over all of them where it does not. All trials of a prompt enter its one difference, so what a prompt
-does to a candidate every time it is asked is not mistaken for something that repeating would average out.
+squares (Aitken 1935) with one mean per candidate, a deviation per deployment, of which two measured side by side share
+a part, and a Brownian drift of the machine. They interpolate between the neighbouring trials of a repeated candidate
+where the machine drifts, average over all of them where it does not, and compare within pairs where these share much.
+All trials of a prompt enter its one difference, so what a prompt does to a candidate every time it is asked is not
+mistaken for something that repeating would average out.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Gain:
         within: variance from the scatter over prompts; NaN where a single prompt tells nothing about scatter.
         within_df: degrees of freedom of `within`.
         deployments: sum of squared weights of the trials; multiplies the variance between deployments.
+        shared: twice the sum of products of weights of trials side by side, negative where they are compared with each
+            other; multiplies the part of that variance that they have in common.
         gap_s: seconds of free drift in the contrast; multiplies the drift variance per second.
     """
 
@@ -53,6 +56,7 @@ class Gain:
     within_df: float
     deployments: float
     gap_s: float
+    shared: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class Contrast:
             df,
             float(trial_weights @ trial_weights),
             max(0.0, float(gap)),
+            float(trial_weights @ self.table.together @ trial_weights),
         )
 
     @property
@@ -176,13 +181,20 @@ class Contrast:
 
 
 def contrast(
-    table: Table, groups: Sequence[str], plus: str, minus: str, nugget: float = 1.0, drift: float = 0.0
+    table: Table,
+    groups: Sequence[str],
+    plus: str,
+    minus: str,
+    own: float = 1.0,
+    common: float = 0.0,
+    drift: float = 0.0,
 ) -> Contrast | None:
     """Compares two groups of trials over the prompts that both have; None where they share none.
 
     Args:
         groups: group of each row; "" leaves it out. Groups besides the two compared help to follow the drift.
-        nugget: variance between deployments, scatter of repeated requests included.
+        own: variance between deployments, scatter of repeated requests included, that two side by side do not share.
+        common: variance between deployments that two side by side share.
         drift: variance of the machine's drift per second.
     """
     member = np.array([group != "" for group in groups], dtype=bool)
@@ -191,7 +203,8 @@ def contrast(
     weights = np.zeros(table.logs.shape)
     for index in range(patterns.shape[1]):
         rows = np.flatnonzero(patterns[:, index])
-        solved = _weights([groups[int(row)] for row in rows], plus, minus, table.times[rows], nugget, drift)
+        covariance = _covariance(table, rows, own, common, drift)
+        solved = _weights([groups[int(row)] for row in rows], plus, minus, covariance)
         if solved is not None:
             weights[np.ix_(rows, np.flatnonzero(pattern_of.reshape(-1) == index))] = solved[:, None]
     used: Ints = np.flatnonzero(np.any(weights != 0, axis=0))
@@ -202,14 +215,21 @@ def contrast(
     return Contrast(table, used, _pulled_in(values, table, used), weights)
 
 
-def _weights(groups: Sequence[str], plus: str, minus: str, times: Floats, nugget: float, drift: float) -> Floats | None:
+def _covariance(table: Table, rows: Ints, own: float, common: float, drift: float) -> Floats:
+    """Of the deviations of some trials."""
+    times = table.times[rows]
+    since = times - times.min() if rows.size else times
+    beside = np.eye(len(rows)) + table.together[np.ix_(rows, rows)]
+    found: Floats = own * np.eye(len(rows)) + common * beside + drift * np.minimum(since[:, None], since[None, :])
+    return found
+
+
+def _weights(groups: Sequence[str], plus: str, minus: str, covariance: Floats) -> Floats | None:
     """Weights of the best linear unbiased estimate of mean(plus) - mean(minus); None where a side is missing."""
     names = sorted(set(groups))
     if plus not in names or minus not in names:
         return None
     design = np.array([[group == name for name in names] for group in groups], dtype=np.float64)
-    since = times - times.min()
-    covariance = nugget * np.eye(len(groups)) + drift * np.minimum(since[:, None], since[None, :])
     solved = np.linalg.solve(covariance, design)
     asked = np.array([(name == plus) - (name == minus) for name in names], dtype=np.float64)
     weights: Floats = solved @ np.linalg.solve(design.T @ solved, asked)

@@ -88,6 +88,14 @@ class Table:
         return np.array([place[column.domain] for column in self.columns], dtype=np.intp)
 
     @cached_property
+    def together(self) -> Floats:
+        """1 for two trials measured side by side, 0 for others and on the diagonal."""
+        numbers = [trial.number for trial in self.trials]
+        beside = [trial.beside for trial in self.trials]
+        found: Floats = np.array([[other == number for number in numbers] for other in beside], dtype=np.float64)
+        return found.reshape(len(numbers), len(numbers))
+
+    @cached_property
     def lags(self) -> Floats:
         """Seconds between each two trials."""
         between: Floats = np.abs(self.times[:, None] - self.times[None, :])

@@ -13,6 +13,7 @@ from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision, Effect, Verdict
 from spectune.judge.comparison import Comparer, Comparison, usable
 from spectune.judge.constraints import Constraints, broken, unproven
+from spectune.judge.fairness import unsound
 from spectune.judge.noise import noise_of
 from spectune.judge.table import fatal_doubts
 
@@ -153,6 +154,8 @@ def _decide_candidate(case: _Case) -> Verdict:
     overall = comparison.ratio(goal.confidence)
     effects = comparison.effects(goal.confidence)
     decision, reason = _weigh(case, comparison, overall, pairs)
+    if decision is Decision.KEEP and (doubtful := unsound(trial)) is not None:
+        decision, reason = Decision.INCONCLUSIVE, f"{reason}, if the measurement holds: {doubtful.seen}"
     if words := broken(found):
         decision, reason = Decision.REVERT, f"{case.name}: {words}; {reason}"
     reason = "; ".join([reason, *_contrasting_domains(effects), *unproven(found)])
