@@ -1,6 +1,6 @@
 """Baseline against itself on a real llama-server: how often does the judge call it a tie?
 
-    python -m bench.judge.real_server [--tries 10] [--pairs 4] [--seconds 25] [--model tiny|builtin] [--min-gain 0.03]
+    python -m bench.judge.real_server [--tries 10] [--pairs 4] [--seconds 25] [--model tiny|builtin|PATH] [--alone]
 
 Each try is a campaign of its own, with everything real but the strategy: two baselines, then "another" candidate with
 the very settings of the baseline is confirmed against it in pairs, side by side or (--alone) one after the other. The
@@ -25,7 +25,6 @@ from spectune.domain.spec import BudgetSpec, CampaignSpec, ObjectiveSpec, Servic
 from spectune.domain.trial import Purpose
 from spectune.domain.verdict import Decision, Verdict
 from spectune.provision import hardware, models
-from tests.support.tiny_gguf import make_tiny
 
 BASELINES = 2
 
@@ -73,15 +72,17 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=10)
     parser.add_argument("--pairs", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=25.0, help="measured on each server of a pair")
-    parser.add_argument("--model", choices=("tiny", "builtin"), default="builtin")
+    parser.add_argument("--model", default="builtin", help="tiny, builtin or the path of a GGUF file")
     parser.add_argument("--min-gain", type=float, default=0.03, help="a tie is a difference provably smaller than this")
     parser.add_argument("--alone", action="store_true", help="one server after the other")
     asked = parser.parse_args()
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model = "builtin"
+        model = asked.model
         if asked.model == "tiny":
+            from tests.support.tiny_gguf import make_tiny
+
             make_tiny(models.ensure_builtin(lambda text, fraction: None), folder / "tiny.gguf")
             model = str(folder / "tiny.gguf")
         spec = CampaignSpec(
