@@ -14,7 +14,9 @@ from spectune.deploy.process import LocalProcesses
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Meaning, Seen, Service
 from spectune.domain.errors import EngineFailure, FailureKind
+from spectune.domain.ports import Engine
 from spectune.engines.sglang import SGLang
+from tests.contracts.live_engine import LiveEngineContract
 
 ENGINE = SGLang(version="0.5.15")
 MODEL = "Org/model"
@@ -39,32 +41,32 @@ def seen(deployer: LocalProcesses, service: Service, candidate: Candidate) -> Se
         return ENGINE.read(running.observe(launch.probe_paths))
 
 
-@pytest.mark.parametrize(
-    "speculation",
-    [
-        Speculation(),
-        Speculation(Method.MTP, 1),
-        Speculation(Method.MTP, 3),
-        Speculation(Method.EAGLE3, 4, draft_model="Org/head"),
-        Speculation(Method.DRAFT, 2, draft_model="Org/draft"),
-        Speculation(Method.NGRAM, 7),
-        Speculation(Method.MTP, 3, schedule=((1, 3), (16, 1), (64, 0))),
-    ],
-    ids=lambda speculation: speculation.label,
-)
-def test_what_was_asked_reads_back(deployer: LocalProcesses, service: Service, speculation: Speculation) -> None:
-    found = seen(deployer, service, Candidate(speculation))
-    assert found.speculating is (speculation.method is not Method.NONE)
-    assert found.method is speculation.method
-    assert found.depth in speculation.depths
-    assert found.model_id == MODEL
-    assert found.capacity.kv_tokens
-    assert found.capacity.max_running
-    assert found.counters is not None
+class TestLive(LiveEngineContract):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return ENGINE
+
+    @pytest.fixture(
+        params=[
+            Speculation(),
+            Speculation(Method.MTP, 1),
+            Speculation(Method.MTP, 3),
+            Speculation(Method.EAGLE3, 4, draft_model="Org/head"),
+            Speculation(Method.DRAFT, 2, draft_model="Org/draft"),
+            Speculation(Method.NGRAM, 7),
+            Speculation(Method.MTP, 3, schedule=((1, 3), (16, 1), (64, 0))),
+        ],
+        ids=lambda speculation: speculation.label,
+    )
+    def candidate(self, request: pytest.FixtureRequest) -> Candidate:
+        return Candidate(request.param)
+
+
+def test_it_says_that_it_is_simulated(deployer: LocalProcesses, service: Service) -> None:
+    found = seen(deployer, service, Candidate())
     assert found.version == "0.5.15+sim"
     assert found.invalid_output is not None
     assert not found.invented_text
-    assert all(adjustment.meaning is not Meaning.INVALID for adjustment in found.adjustments)
 
 
 def test_the_published_room_reads_back(deployer: LocalProcesses, service: Service) -> None:

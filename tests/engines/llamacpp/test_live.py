@@ -1,0 +1,36 @@
+"""The contract of live engines on a real llama-server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spectune.deploy.listeners import free_port
+from spectune.domain.candidate import Candidate, Method, Speculation
+from spectune.domain.deployment import Service
+from spectune.domain.ports import Engine
+from spectune.engines.llamacpp import LlamaCpp
+from tests.contracts.live_engine import LiveEngineContract
+
+pytestmark = pytest.mark.engine
+
+
+class TestLive(LiveEngineContract):
+    @pytest.fixture
+    def engine(self) -> Engine:
+        return LlamaCpp()
+
+    @pytest.fixture
+    def service(self, llama_server: Path, tiny_pair: tuple[Path, Path]) -> Service:
+        args = {"ctx-size": 4096, "parallel": 2, "threads": 1}
+        port = free_port("127.0.0.1")
+        return Service("llama.cpp", str(llama_server), str(tiny_pair[0]), args, {}, "127.0.0.1", port, "tiny", 60.0)
+
+    @pytest.fixture(params=["none", "draft", "ngram"])
+    def candidate(self, request: pytest.FixtureRequest, tiny_pair: tuple[Path, Path]) -> Candidate:
+        return {
+            "none": Candidate(),
+            "draft": Candidate(Speculation(Method.DRAFT, 4, draft_model=str(tiny_pair[1]))),
+            "ngram": Candidate(Speculation(Method.NGRAM, 3)),
+        }[request.param]
