@@ -133,6 +133,16 @@ def test_what_the_baseline_breaks_too_is_no_fault() -> None:
     assert compare(base, base, base).status is OK
 
 
+@pytest.mark.parametrize(
+    ("text", "reason", "status"),
+    [("x = 1\ny = [1,\n  2", "length", OK), ("x = 1\ny = (\n```\n", "length", UNKNOWN), ("x = 1", "stop", UNKNOWN)],
+    ids=["sound so far", "broken before", "ended"],
+)
+def test_code_that_the_limit_cut_off_need_only_be_sound_so_far(text: str, reason: str, status: Status) -> None:
+    base = (*BASE, Answer("code", "```python\nx = 1\n```\n", "stop"))
+    assert compare(base, base, (*BASE, Answer("code", f"```python\n{text}", reason))).status is status
+
+
 def test_a_violation_shows_an_example_that_cannot_act_on_a_terminal() -> None:
     found = compare(BASE, BASE, run((3, "fine so far \x1b[2J" + GARBAGE)))
     assert found.status is VIOLATED

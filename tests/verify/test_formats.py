@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectune.verify.formats import LONGEST, Format, format_of
+from spectune.verify.formats import LONGEST, UNDER_WAY, Format, format_of, python_so_far
 
 CODE = "def f(a):\n    return a + 1\n"
 
@@ -47,3 +47,21 @@ def test_any_text_is_read(text: str) -> None:
     format_of(text)
     format_of(f"```python\n{text}```")
     format_of(f"```json\n{text}```")
+
+
+@pytest.mark.parametrize(
+    ("text", "sound"),
+    [
+        (f"```python\n{CODE}def g(b):\n    return [", True),
+        (f"Words.\n```py\n{CODE}```\nMore.\n```python\nx = 1\ny = foo(1,\n  2,\n  'a", True),
+        ("```python\n", True),
+        ("```python\ndef", True),
+        (f"```python\n{CODE}```\nDone.", False),
+        (f"```python\ndef f(:\n{'x = 1' * UNDER_WAY}" + "\nx = 1" * UNDER_WAY, False),
+        (f"```python\ndef f(:\n```\n```python\n{CODE}", False),
+        ("no code at all", False),
+        ("", False),
+    ],
+)
+def test_code_that_was_cut_off(text: str, sound: bool) -> None:
+    assert python_so_far(text) is sound

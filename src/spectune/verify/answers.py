@@ -18,7 +18,7 @@ read at the baseline must still be readable: a single one may be chance, two tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -27,7 +27,7 @@ from scipy.special import bdtrc, pdtr, pdtrc
 from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer
 from spectune.verify.check import Result, ok, unknown, violated, worst
-from spectune.verify.formats import Format, format_of
+from spectune.verify.formats import Format, format_of, python_so_far
 from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.verify.texts import Agreement, Flaw, agreement, flaw
 
@@ -145,7 +145,7 @@ def _flaws(baseline: Sequence[Answer], candidate: Sequence[Answer], found: Parti
         *results,
         _one_sided(loops, "end in a loop", theirs, ours),
         _one_sided(cuts, "are cut short", theirs, ours),
-        _unreadable(theirs, ours),
+        _unreadable(theirs, ours, frozenset(a.prompt_id for a in candidate if a.finish_reason == "length")),
     ]
 
 
@@ -156,10 +156,16 @@ def _odd_at(text: str) -> int:
     return max(0, text.find("\N{REPLACEMENT CHARACTER}"))
 
 
-def _unreadable(theirs: Mapping[str, str], ours: Mapping[str, str]) -> Result:
-    """JSON, tool calls and code that programs could read at the baseline, and can't any more."""
+def _unreadable(theirs: Mapping[str, str], ours: Mapping[str, str], cut: Collection[str]) -> Result:
+    """JSON, tool calls and code that programs could read at the baseline, and can't any more. Code that the limit of
+    tokens cut off is not held against it where it is sound up to there."""
     formats = {name: kind for name in sorted(theirs.keys() & ours.keys()) if (kind := format_of(theirs[name]))}
-    broken = {name: kind for name, kind in formats.items() if format_of(ours[name]) is not kind}
+    broken = {
+        name: kind
+        for name, kind in formats.items()
+        if format_of(ours[name]) is not kind
+        and not (name in cut and kind is Format.PYTHON and python_so_far(ours[name]))
+    }
     if not broken:
         return ok("", "")
     name, kind = next(iter(broken.items()))

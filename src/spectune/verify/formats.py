@@ -10,6 +10,8 @@ from enum import StrEnum
 
 LONGEST = 20_000
 """Characters of code that are parsed at most."""
+UNDER_WAY = 12
+"""Lines at the end of a text that was cut off which may belong to one unfinished statement."""
 _FENCED = re.compile(r"```[ \t]*(\w*)[^\n]*\n(.*?)```", re.DOTALL)
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
@@ -30,6 +32,18 @@ def format_of(text: str) -> Format | None:
         return Format.JSON
     code = _blocks(text, "python") + _blocks(text, "py")
     return Format.PYTHON if code and all(map(_is_python, code)) else None
+
+
+def python_so_far(text: str) -> bool:
+    """Whether a text that ends in the middle of a Python block is sound up to there: the blocks before it parse, and
+    so do all its lines but the last of them (a statement under way, over several lines where it has brackets)."""
+    closed, fence, rest = text.rpartition("```py")
+    if not fence or "```" in rest:
+        return False
+    before = _blocks(closed, "python") + _blocks(closed, "py")
+    lines = rest.partition("\n")[2][:LONGEST].splitlines()
+    kept = range(len(lines), max(0, len(lines) - UNDER_WAY) - 1, -1)
+    return all(map(_is_python, before)) and any(_is_python("\n".join(lines[:n])) or n == 0 for n in kept)
 
 
 def _blocks(text: str, language: str) -> list[str]:
