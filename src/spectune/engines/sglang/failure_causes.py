@@ -318,9 +318,10 @@ CAUSES: tuple[Cause, ...] = (
     _cause(
         r"custom_mask\[: spec_info\.custom_mask\.shape\[0\]\] = spec_info\.custom_mask",
         _EXIT,
-        "triton attention failed at a verify step with every request slot taken: "
+        "triton attention failed at a verify step that filled the largest captured batch: "
         "the mask of a full batch is larger than its buffer",
-        "A fault of SGLang 0.5.15: use another attention-backend, or keep the load below max-running-requests.",
+        "A fault of SGLang 0.5.15: use another attention-backend, or capture graphs for more requests than ever run "
+        "(cuda-graph-max-bs above max-running-requests or the load).",
     ),
     _cause(
         r"module 'flashinfer\.sampling' has no attribute '(\w{1,60})'",
