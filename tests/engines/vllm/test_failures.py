@@ -35,6 +35,7 @@ RECORDED = {
     "kv-too-small": (K.KV_TOO_SMALL, "too small for one request of 2048 tokens, which takes 0.0 GiB; 128 tokens would"),
     "method": (K.BAD_ARGUMENT, "no speculative method 'lookahead'"),
     "missing-model": (K.MODEL_MISSING, "/models/nothing"),
+    "mtp-without-layers": (K.BAD_ARGUMENT, "has what method 'mtp' drafts with"),
     "port": (K.PORT_TAKEN, "the port is taken"),
     "suffix": (K.MISSING_LIBRARY, "arctic-inference"),
     "synthetic-on-cpu": (K.BAD_ARGUMENT, "simulated acceptance does not work on a CPU"),
@@ -237,6 +238,14 @@ CONSTRUCTED: tuple[tuple[str, str, FailureKind, str], ...] = (
         "VllmWorker-0 died (exit code -9)",
     ),
     ("killed engine", PARENT.replace("': 1}", "': -9}"), K.EXITED, "EngineCore ended with code -9"),
+    (
+        "engine killed while serving",
+        stamped("[shutdown] MPClient: engine core exited unexpectedly; starting cleanup", level="WARNING")
+        + TRACE
+        + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above).\n",
+        K.EXITED,
+        "EngineCore) ended without a word",
+    ),
     ("segfault", "Fatal Python error: Segmentation fault\n\nThread 0x1\n", K.EXITED, "Segmentation fault"),
     ("other", TRACE + "ZeroDivisionError: division by zero\n", K.EXITED, "ZeroDivisionError: division by zero"),
 )

@@ -169,6 +169,12 @@ CAUSES: tuple[Cause, ...] = (
         "Take rejection_sample_method standard.",
     ),
     _cause(
+        r"NotImplementedError: Unsupported speculative method: '(\w{1,40})'",
+        _BAD,
+        "neither the model nor the draft model has what method '{1}' drafts with",
+        "ngram and suffix need nothing of a model; mtp needs MTP layers in it, eagle a head that was trained for it.",
+    ),
+    _cause(
         r"num_speculative_tokens:\s?(\d{1,6}) must be divisible by n_predict=(\d{1,6})",
         _BAD,
         "the model has {2} MTP layers: a depth above that must be a multiple of it, and {1} is none",
@@ -326,6 +332,12 @@ CAUSES: tuple[Cause, ...] = (
         "Exit code -9 means that it was killed, most likely for want of host memory: see the kernel's log (dmesg).",
     ),
     _cause(r"Fatal Python error: ([^\n]{1,200})", _EXIT, "vLLM crashed: {1}", "See the log's end."),
+    _cause(
+        r"engine core exited unexpectedly",
+        _EXIT,
+        "vLLM's engine process (EngineCore) ended without a word",
+        "Most likely it was killed for want of host memory: see the kernel's log (dmesg).",
+    ),
     _cause(
         r"^Traceback \(most recent call last\):",
         _EXIT,

@@ -1,0 +1,31 @@
+"""The contract of live engines on a real vLLM. The campaign of the other tests runs the remaining methods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spectune import assemble
+from spectune.deploy.listeners import free_port
+from spectune.domain.candidate import Candidate, Method, Speculation
+from spectune.domain.deployment import Service
+from spectune.domain.ports import Engine
+from tests.contracts.live_engine import LiveEngineContract
+from tests.engines.vllm.real.conftest import Installed
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class TestLive(LiveEngineContract):
+    @pytest.fixture
+    def engine(self, prepared: assemble.Prepared) -> Engine:
+        return prepared.engine
+
+    @pytest.fixture
+    def service(self, prepared: assemble.Prepared) -> Service:
+        return replace(prepared.service, port=free_port("127.0.0.1"))
+
+    @pytest.fixture
+    def candidate(self, vllm_cpu: Installed) -> Candidate:
+        return Candidate(Speculation(Method.DRAFT, 3, draft_model=str(vllm_cpu.draft)))
