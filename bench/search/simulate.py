@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist, fmean
 
@@ -23,6 +23,7 @@ from spectune.domain.events import (
     TrialEnded,
     TrialStarted,
 )
+from spectune.domain.forecast import Forecaster
 from spectune.domain.history import History
 from spectune.domain.measurement import Acceptance, Measurement
 from spectune.domain.metrics import MetricName
@@ -59,11 +60,29 @@ def opened(surface: Surface) -> History:
     return History(CampaignOpened(0.0, surface.spec, service, surface.baseline, provenance))
 
 
-def run(surface: Surface, strategy: Strategy, noise: float, rng: np.random.Generator, most: int = 60) -> Outcome:
+Taken = Callable[[Surface, History], str]
+"""Id of the candidate that a strategy would take now."""
+
+
+def judged_best(surface: Surface, history: History) -> str:
+    """The candidate with the highest score judged so far, the baseline's being 1."""
+    standing = scores(history)
+    return max(standing, key=lambda name: standing[name])
+
+
+def run(
+    surface: Surface,
+    strategy: Strategy,
+    noise: float,
+    rng: np.random.Generator,
+    taken: Taken = judged_best,
+    most: int = 60,
+) -> Outcome:
     """Runs a strategy to its end.
 
     Args:
         noise: standard deviation of a trial's log speed in a cell, half of its variance shared by the trial's cells.
+        taken: how the strategy names its best.
         most: a bound on launches, for strategies that never stop.
     """
     history = opened(surface)
@@ -75,7 +94,7 @@ def run(surface: Surface, strategy: Strategy, noise: float, rng: np.random.Gener
         for event in events(surface, history, step, noise, rng):
             history = history.then(event)
         history = history.then(Decided(history.spent_s, max(history.trials), decide(surface, history, noise)))
-        regret = 1 - math.exp(surface.score(looks_best(history)) - surface.best)
+        regret = 1 - math.exp(surface.score(taken(surface, history)) - surface.best)
         if step.purpose is Purpose.BASELINE:
             regrets = [regret]
         else:
@@ -83,10 +102,17 @@ def run(surface: Surface, strategy: Strategy, noise: float, rng: np.random.Gener
     return Outcome(tuple(regrets))
 
 
-def looks_best(history: History) -> str:
-    """What would be taken now: the candidate with the highest score judged so far, the baseline's being 1."""
-    standing = scores(history)
-    return max(standing, key=lambda name: standing[name])
+def pooled_best(forecaster: Forecaster) -> Taken:
+    """The measured candidate with the highest forecast, which pools all trials: whom `Guided` would confirm, but that
+    its rule for ties is left out, as it is for all strategies."""
+
+    def taken(surface: Surface, history: History) -> str:
+        made = forecaster.forecast(surface.spec, history, history.candidates.values())
+        tried = {trial.candidate.id for trial in history.finished}
+        gains = {name: one.gain.value for name, one in made.items() if one.gain is not None and name in tried}
+        return max(gains, key=lambda name: gains[name]) if gains else judged_best(surface, history)
+
+    return taken
 
 
 def events(surface: Surface, history: History, step: Proposal, noise: float, rng: np.random.Generator) -> list[Event]:

@@ -99,7 +99,7 @@ def test_failed_trials_are_told_and_not_drawn_again() -> None:
     ("kind", "missing", "words", "advice"),
     [
         ("tpe", "optuna", "'tpe' needs Optuna", "pip install 'spectune[optuna]'"),
-        ("gp", "torch", "'gp' needs PyTorch", "torch"),
+        ("gp", "torch", "'gp' needs PyTorch", "pip install 'spectune[gp]'"),
     ],
 )
 def test_a_missing_package_is_named_before_anything_starts(

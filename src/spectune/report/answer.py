@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Capacity
+from spectune.domain.events import Promoted, RolledBack
 from spectune.domain.finding import Status
 from spectune.domain.history import History
 from spectune.domain.metrics import METRICS
@@ -16,6 +17,7 @@ from spectune.report import words
 from spectune.report.candidates import launched
 from spectune.report.model import Answer, AnswerKind, ConstraintCheck, Cost, Held, Interval, Note, NoteKind
 from spectune.report.pool import flag_changes, ratio_interval
+from spectune.report.savings import savings
 
 
 def answer(history: History, marks: Sequence[str]) -> Answer:
@@ -173,6 +175,8 @@ def _notes(history: History, kind: AnswerKind, chosen: Candidate | None, marks: 
     yield from _noise(history)
     yield from _elsewhere(history, chosen)
     yield from _left_out(history)
+    yield from savings(history)
+    yield from _in_service(history)
     if history.conclusion is not None:
         for name, text in history.conclusion.notes.items():
             yield Note(NoteKind.INFO, f"The {name}: {text}.")
@@ -244,9 +248,26 @@ def _left_out(history: History) -> Iterator[Note]:
     if open_ended:
         listed = ", ".join(f"{label} (trial {number})" for label, number in open_ended.items())
         yield Note(NoteKind.INFO, f"Inconclusive, so not a win: {listed}.")
+    if history.pauses:
+        times = words.plural(history.pauses, "pause")
+        yield Note(NoteKind.INFO, f"{times} outside of the maintenance window, in which the service ran as before.")
     if history.resumed or history.abandoned:
         text = (
             f"Interrupted and resumed {'once' if history.resumed == 1 else f'{history.resumed} times'}; "
             f"{words.plural(history.abandoned, 'attempt')} cut off and made again."
         )
         yield Note(NoteKind.INFO, text)
+
+
+def _in_service(history: History) -> Iterator[Note]:
+    """Every promotion and rollback, and what is left of them."""
+    labels = {(e.where, e.unit, e.number): e.label for e in history.in_service if isinstance(e, Promoted)}
+    for event in history.in_service:
+        place = f"{event.unit} on {event.where}"
+        if isinstance(event, RolledBack):
+            label = labels.get((event.where, event.unit, event.number), "a promotion")
+            yield Note(NoteKind.INFO, f"{words.moment(event.at)}: {label} was rolled back from {place}.")
+        else:
+            forced = f"; forced: {event.words}" if event.words else ""
+            text = f"{words.moment(event.at)}: {event.label} was promoted into {place} ({event.file}){forced}."
+            yield Note(NoteKind.INFO, text)

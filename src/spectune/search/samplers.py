@@ -29,7 +29,7 @@ _NEEDS: dict[SamplerName, tuple[tuple[str, str], ...]] = {
 }
 _INSTALL: dict[SamplerName, str] = {
     "tpe": "Install it with: pip install 'spectune[optuna]'",
-    "gp": "Install them with: pip install 'spectune[optuna]' torch",
+    "gp": "Install them with: pip install 'spectune[gp]'",
 }
 
 
