@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 
 from spectune.domain.measurement import Outcome, Phase, RequestRecord, TokenSource
@@ -46,4 +48,4 @@ def recorded(chunks: int = 11, **fields: object) -> Recorded:
     r = record(chunks=chunks, **fields)  # type: ignore[arg-type]
     assert r.first_ns is not None
     assert r.last_ns is not None
-    return Recorded(r, np.linspace(r.first_ns, r.last_ns, chunks).astype(np.int64), "")
+    return Recorded(r, array("q", np.linspace(r.first_ns, r.last_ns, chunks).astype(np.int64).tolist()), "")

@@ -12,7 +12,7 @@ from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Sampling
 from spectune.load.doubts import doubts
 from spectune.load.facts import Facts
 from spectune.load.record import Recorded
-from spectune.load.summary import Window
+from spectune.load.window import Window
 from tests.load.records import recorded
 
 KEPT = [recorded(sent=float(n), output_sha256=f"{n}", output_compression=0.5, prompt_id=f"p{n}") for n in range(20)]
@@ -69,8 +69,10 @@ CASES = {
     "failed-requests": {"everything": KEPT + failed(1)},
     "few-requests": {"kept": KEPT[:1]},
     "load-not-reached": {"in_flight": 0.85},
-    "client-late": {"lag_s": (0.006, 0.01)},
+    "client-late": {"lag_s": (0.055, 0.06)},
+    "client-blocked": {"lag_s": (1.0, 2.0), "metrics": {}},
     "client-busy": {"client_cpu": 0.8},
+    "network-between": {"way_s": 0.1},
     "busy-host": {"load_average": 2.5},
     "prefix-cache-hit": {"kept": kept(prompt_tokens=100, cached_tokens=90)},
     "same-answers": {"kept": kept(output_sha256="same")},
@@ -105,7 +107,7 @@ def test_each_fault_is_doubted_by_its_name(name: str) -> None:
     [
         {"kept": kept(prompt_tokens=100, cached_tokens=24)},
         {"everything": [*KEPT, recorded(outcome=Outcome.CANCELLED, tokens=None, chunks=5, phase=Phase.DRAIN)]},
-        {"lag_s": (0.004, 0.04)},
+        {"lag_s": (0.006, 0.04)},
         {"kept": slowing(1.05)},
         {"after": None},
         {"after": Counters()},
@@ -160,3 +162,43 @@ def test_prompts_of_a_recorded_length_are_forced_too() -> None:
     forced = [replace(r, forced=n < 5) for n, r in enumerate(KEPT)]
     (doubt,) = doubts(replace(FINE, kept=forced))
     assert (doubt.name, doubt.message.startswith("5 of 20")) == ("forced-length", True)
+
+
+SHARP = {MetricName.TTFT: Estimate(0.050, 0.0499, 0.0501, 500), MetricName.TTFT_P99: Estimate(0.060, 0.055, 0.07, 500)}
+WIDE = {MetricName.TTFT: Estimate(0.050, 0.046, 0.054, 10)}
+SPEED = {MetricName.PER_USER_SPEED: Estimate(200.0, 199.0, 201.0, 500)}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "lag_s", "moved"),
+    [
+        (SHARP, (0.0009, 0.03), None),
+        (SHARP, (0.0011, 0.03), "TTFT by 2 %"),
+        (WIDE, (0.0039, 0.03), None),
+        (WIDE, (0.0041, 0.03), "TTFT by 8 %"),
+        ({MetricName.TTFT: Estimate(0.050, 0.0, 1.0, 2)}, (0.0051, 0.03), "TTFT by 10 %"),
+        ({MetricName.TTFT: Estimate(0.005, 0.0049, 0.0051, 500)}, (0.0009, 0.03), None),
+        (SHARP, (0.0005, 0.09), None),
+        (SHARP, (0.0005, 0.11), "the p99 of TTFT"),
+        (SPEED, (0.019, 0.02), None),
+        (SPEED, (0.021, 0.03), "per-user speed"),
+    ],
+    ids=[
+        "less than 2 % of a sharp TTFT",
+        "more than 2 %",
+        "less than is known of TTFT",
+        "more than is known",
+        "a tenth, though nothing is known",
+        "less than a millisecond",
+        "one stop of 90 ms",
+        "one that makes a p99 of its own",
+        "less than 2 % of a second of decoding",
+        "more than that",
+    ],
+)
+def test_lateness_is_doubted_where_it_could_move_what_is_reported(
+    metrics: dict[MetricName, Estimate], lag_s: tuple[float, float], moved: str | None
+) -> None:
+    found = {doubt.name: doubt.message for doubt in doubts(replace(FINE, metrics=metrics, lag_s=lag_s))}
+    assert ("client-late" in found) == (moved is not None)
+    assert moved is None or moved in found["client-late"]

@@ -8,7 +8,7 @@ from spectune.domain.measurement import Outcome, Phase, RequestRecord, Slo
 from spectune.domain.metrics import MetricName
 from spectune.load import summary
 from spectune.load.speeds import Speeds
-from spectune.load.summary import Window
+from spectune.load.window import Window
 from tests.load.records import record, recorded
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import orjson
 
 from spectune.domain.errors import InputError
-from spectune.domain.ports import Target
 from spectune.domain.workload import Prompt, Sampling
 from spectune.load.wire import Pool, RawExchange, encode_request
 
@@ -65,19 +64,29 @@ def request_seed(seed: int, prompt_id: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """Where requests go; see domain.ports.Target."""
+
+    url: str
+    model_id: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    keep_alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Sender:
     """Prompts to one server under one sampling."""
 
     pool: Pool
-    target: Target
+    server: Server
     sampling: Sampling
     api: Api
 
     def encode(self, prompt: Prompt, max_tokens: int) -> bytes:
         """The whole request, ahead of its time."""
-        target = self.target
-        content = body(self.api, target.model_id, prompt, self.sampling, max_tokens)
-        return encode_request(target.url, self.api.path, content, target.headers)
+        server = self.server
+        content = body(self.api, server.model_id, prompt, self.sampling, max_tokens)
+        return encode_request(server.url, self.api.path, content, server.headers)
 
     def exchange(self, request: bytes) -> Awaitable[RawExchange]:
         return self.pool.exchange(request)

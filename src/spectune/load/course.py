@@ -7,19 +7,17 @@ of everything that arrives meanwhile.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from time import perf_counter_ns
 
 from spectune.domain.measurement import Outcome, Phase
-from spectune.domain.ports import Limits
 from spectune.domain.workload import Prompt
-from spectune.load import summary, wire
+from spectune.load import wire
 from spectune.load.record import Recorded, Tokenizer, make_record
-from spectune.load.speeds import Speeds
+from spectune.load.window import Listener, Window
 from spectune.load.wire import RawExchange
 
 LOST = frozenset({wire.Outcome.CONNECT_FAILED, wire.Outcome.RESET})
@@ -27,13 +25,11 @@ LOST = frozenset({wire.Outcome.CONNECT_FAILED, wire.Outcome.RESET})
 
 _GIVE_UP_AFTER = 5
 _BACKLOG = 64
-_CHECK_GROWTH = 1.05
 _LOOK_AT_CLOCK_S = 0.1
 
 
 class Course:
     """Attributes:
-    limits: when it is enough.
     recorded: all requests, in the order in which they ended.
     thought: (from, to) of every pause between turns of a session, ns.
     in_flight: requests sent whose end has not been seen; `counted` of them count.
@@ -44,18 +40,17 @@ class Course:
     over: nothing more is to be sent.
     """
 
-    def __init__(self, limits: Limits, progress: Callable[[Speeds], None], tokenizer: Tokenizer | None = None) -> None:
-        """Takes who hears of each finished request that counts, and what counts tokens where the server does not."""
-        self.limits = limits
-        self._progress = progress
+    def __init__(self, seconds: float, listener: Listener, tokenizer: Tokenizer | None = None) -> None:
+        """Takes the longest window, who hears of each served request that counts, and what counts tokens where the
+        server does not."""
+        self._seconds = seconds
+        self._listener = listener
         self._tokenizer = tokenizer
         self._opened_ns: int | None = None
         self._closed_ns: int | None = None
         self._refused_in_a_row = self._give_up_at = 0
         self._unread: deque[tuple[Prompt, Phase, int, RawExchange]] = deque()
         self._arrived = asyncio.Event()
-        self._speeds = Speeds()
-        self._next_check = limits.min_requests
         self.recorded: list[Recorded] = []
         self.thought: list[tuple[int, int]] = []
         self.in_flight = self.counted = self.begun = self.ended = 0
@@ -65,9 +60,9 @@ class Course:
         self.over = asyncio.Event()
 
     @property
-    def window(self) -> summary.Window:
+    def window(self) -> Window:
         now = perf_counter_ns()
-        return summary.Window(self._opened_ns or now, self._closed_ns or now)
+        return Window(self._opened_ns or now, self._closed_ns or now)
 
     def open(self) -> None:
         """Opens the window, if it has not been opened yet."""
@@ -85,7 +80,7 @@ class Course:
         """Where a request falls that is sent now."""
         if self._opened_ns is None:
             return Phase.WARMUP
-        if self._closed_ns is None and perf_counter_ns() - self._opened_ns >= self.limits.seconds * 1e9:
+        if self._closed_ns is None and perf_counter_ns() - self._opened_ns >= self._seconds * 1e9:
             self.close("time is up")
         return Phase.STEADY if self._closed_ns is None else Phase.DRAIN
 
@@ -154,17 +149,12 @@ class Course:
         done = replace(done, text="")  # answers would add up
         self.recorded.append(done)
         if phase is Phase.STEADY and done.record.outcome is Outcome.OK:
-            self._speeds.add(done.record)
+            self._listener.add(done.record)
             self._consider_closing()
 
     def _consider_closing(self) -> None:
-        """Closes the window when the speed is known well enough; looked at ever more rarely as requests grow many."""
-        self._progress(self._speeds)
-        if self._closed_ns is not None or self._speeds.requests < self._next_check:
-            return
-        self._next_check = math.ceil(self._speeds.requests * _CHECK_GROWTH)
-        speed = self._speeds.estimate()
-        if speed is not None and speed.half_width <= self.limits.precision:
+        """Closes the window when the speed is known well enough."""
+        if self._closed_ns is None and self._listener.is_enough():
             self.close("precise enough")
 
     def _count(self, change: int) -> None:

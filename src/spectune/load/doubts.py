@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from spectune.domain.estimate import Estimate
 from spectune.domain.measurement import Doubt, Outcome, TokenSource
 from spectune.domain.metrics import MetricName
 from spectune.domain.workload import LevelKind
@@ -17,9 +18,12 @@ _CACHED_SHARE = 0.5
 _SAME_ANSWERS = 0.2
 _LOOPING_ANSWERS = 0.2
 _LOOP_COMPRESSION = 0.15
-_LAG_S = 0.020
-_LAG_SHARE = 0.01
+_LAG_S = 0.001
+_WORST_LAG_S = 0.100
+_SHARPEST, _WIDEST = 0.02, 0.10
+_BLOCKED_SHARE = 0.25
 _CLIENT_CPU = 0.7
+_WAY_S, _WAY_SHARE = 0.001, 0.05
 _COUNTER_GAP = 0.01
 _DRIFT = 0.15
 
@@ -104,15 +108,51 @@ def not_in_flight(facts: Facts) -> Doubt | None:
 
 
 def late_client(facts: Facts) -> Doubt | None:
-    """Lateness of the client's loop is added to whatever it stamps; a TTFT of seconds bears more of it."""
-    ttft = facts.metrics.get(MetricName.TTFT)
+    """Lateness of the client's loop is added to whatever it stamps. It matters where it could move what is reported."""
     mean, worst = facts.lag_s
-    if ttft is None or (mean <= _LAG_SHARE * ttft.value and worst <= max(_LAG_S, 10 * _LAG_SHARE * ttft.value)):
+    moved = _moved(facts, mean, worst)
+    if not moved:
         return None
     return Doubt(
         "client-late",
-        f"the client itself was late by {1000 * mean:.1f} ms on average and {1000 * worst:.0f} ms at worst",
+        f"the client itself was late by {1000 * mean:.1f} ms on average and {1000 * worst:.0f} ms at worst, which can "
+        f"move {' and '.join(moved)}",
         "Measure from another machine, or keep a core free for the client.",
+    )
+
+
+def _moved(facts: Facts, mean: float, worst: float) -> list[str]:
+    """Which metrics the lateness could move by more than they are known to, and more than anybody minds."""
+    moved = []
+    ttft, p99, speed = (facts.metrics.get(n) for n in (MetricName.TTFT, MetricName.TTFT_P99, MetricName.PER_USER_SPEED))
+    if ttft and mean > max(_LAG_S, _material(ttft)):
+        moved.append(f"TTFT by {100 * mean / ttft.value:.0f} %")
+    if p99 and worst > max(_WORST_LAG_S, p99.value):
+        moved.append("the p99 of TTFT")
+    decodes = [seconds for r in facts.kept if (seconds := r.record.decode_s)]
+    # The first and the last stamp of an answer are late by something each; their difference is off by as much.
+    if speed and decodes and mean > max(_LAG_S, _material(speed) / speed.value * sum(decodes) / len(decodes)):
+        moved.append("per-user speed")
+    return moved
+
+
+def _material(estimate: Estimate) -> float:
+    """The least change of a metric that matters: its interval's half-width, but for very sharp and very wide ones."""
+    half = (estimate.high - estimate.low) / 2
+    return min(max(half, _SHARPEST * estimate.value), _WIDEST * estimate.value)
+
+
+def blocked_client(facts: Facts) -> Doubt | None:
+    """A client that stands still for a good part of a request sends the next one late, and measures itself."""
+    latencies = [seconds for r in facts.kept if (seconds := r.record.latency_s) is not None]
+    late = facts.lag_s[0]
+    if not latencies or late <= _BLOCKED_SHARE * sum(latencies) / len(latencies):
+        return None
+    return Doubt(
+        "client-blocked",
+        f"the client stood still for {1000 * late:.0f} ms on average, of {1000 * sum(latencies) / len(latencies):.0f} "
+        "ms that a request takes",
+        "What is measured is the client. Measure from another machine, or keep a core free for the client.",
     )
 
 
@@ -123,6 +163,18 @@ def busy_client(facts: Facts) -> Doubt | None:
         "client-busy",
         f"the client used {100 * facts.client_cpu:.0f} % of a core",
         "It may measure itself. Lower the load, or measure from another machine.",
+    )
+
+
+def far_server(facts: Facts) -> Doubt | None:
+    ttft = facts.metrics.get(MetricName.TTFT)
+    if ttft is None or facts.way_s <= max(_WAY_S, _WAY_SHARE * ttft.value):
+        return None
+    return Doubt(
+        "network-between",
+        f"each round trip to the server takes {1000 * facts.way_s:.1f} ms, and a first token {1000 * ttft.value:.1f}"
+        " ms: that is much of what was measured",
+        "Send the load from the server's own host: --measure-from host.",
     )
 
 
@@ -236,7 +288,9 @@ CHECKS: tuple[Callable[[Facts], Doubt | None], ...] = (
     open_doubts.late_arrivals,
     open_doubts.growing_queue,
     late_client,
+    blocked_client,
     busy_client,
+    far_server,
     busy_host,
     cached_prompts,
     same_answers,

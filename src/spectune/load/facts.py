@@ -10,7 +10,7 @@ from spectune.domain.estimate import Estimate
 from spectune.domain.metrics import MetricName
 from spectune.domain.workload import Cell
 from spectune.load.record import Recorded
-from spectune.load.summary import Window
+from spectune.load.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Facts:
         thinking: mean number of users between two turns of a session, in the window.
         overflowed: an open loop ended because so many requests were in flight.
         cut_off: requests that counted and were cancelled after that.
+        way_s: see HttpLoad.
     """
 
     cell: Cell
@@ -45,3 +46,4 @@ class Facts:
     thinking: float = 0.0
     overflowed: bool = False
     cut_off: int = 0
+    way_s: float = 0.0

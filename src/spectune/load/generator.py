@@ -19,14 +19,15 @@ from spectune.domain.ports import Clock, Limits, Target
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, LevelKind, Prompt, Sampling
 from spectune.load import acceptance, doubts, summary
-from spectune.load.body import Sender
+from spectune.load.body import Sender, Server
 from spectune.load.facts import Facts
 from spectune.load.options import Options
 from spectune.load.quiet import rare_collections, until_done
 from spectune.load.record import Recorded, make_record
 from spectune.load.running import Run, Task, load, pool_for
-from spectune.load.speeds import Speeds
+from spectune.load.speeds import Precision, Speeds
 from spectune.load.turns import take_turns
+from spectune.load.window import Window
 from spectune.load.wire import Timeouts
 
 _GREEDY = Sampling(temperature=0.0, seed=1)
@@ -39,10 +40,12 @@ class HttpLoad:
 
     Args:
         clock: for the time of day in measurements.
-        load_average: 1-minute load average of this machine.
-        cores: usable cores of this machine.
+        load_average: 1-minute load average of the machine that the load comes from.
+        cores: usable cores of that machine.
         timeouts: of each request, in place of those of the options.
         options: how to ask.
+        load: loads a server; from this machine unless another is given. Answers are always asked for from here.
+        way_s: seconds that the way to the server adds to a round trip, as far as it is known.
     """
 
     def __init__(
@@ -52,12 +55,17 @@ class HttpLoad:
         cores: int,
         timeouts: Timeouts | None = None,
         options: Options | None = None,
+        *,
+        load: Callable[[Task], Run] = load,
+        way_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._clock = clock
         self._load_average = load_average
         self._cores = cores
         options = options or Options()
         self._options = replace(options, timeouts=timeouts) if timeouts else options
+        self._load = load
+        self._way_s = way_s
 
     def measure(
         self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: Callable[[str], None]
@@ -71,7 +79,7 @@ class HttpLoad:
             HostError: one of several processes of the load generator died.
         """
         started, load_before, before = self._clock.now(), self._load_average(), target.counters()
-        run = load(self._task(target, cell, prompts, limits, _Throttled(progress, self._clock.monotonic)))
+        run = self._load(self._task(target, cell, prompts, limits, self._teller(progress)))
         _need_alive([run], cell)
         after = self._settled(target)
         return self._measurement(_Taken(cell, started, load_before, before, after, (run,), run.stopped))
@@ -94,10 +102,10 @@ class HttpLoad:
             raise InputError("servers can't take turns at a rate: requests arrive whether or not it is their turn")
         started, load_before = self._clock.now(), self._load_average()
         before = [target.counters() for target in targets]
-        tell = _Throttled(progress, self._clock.monotonic)
-        first, second = (self._task(target, cell, prompts, limits, tell) for target in targets)
+        heard = self._teller(progress)
+        first, second = (self._task(target, cell, prompts, limits, heard) for target in targets)
         with rare_collections():
-            turns = take_turns(first, second, self._clock.monotonic)
+            turns = take_turns(first, second, limits, self._load, heard, self._clock.monotonic)
         runs = (turns.first, turns.second)
         for its in runs:
             _need_alive(its, cell)
@@ -108,11 +116,15 @@ class HttpLoad:
         )
         return one, other
 
-    def _task(self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, tell: _Throttled) -> Task:
-        def heard(speeds: Speeds) -> None:
-            tell(partial(_words, speeds))
+    def _task(
+        self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, heard: Callable[[Speeds], None]
+    ) -> Task:
+        listener = Precision(limits, heard)
+        return Task(_server(target), cell, prompts, limits.seconds, listener, self._options, self._cores)
 
-        return Task(target, cell, prompts, limits, heard, self._options, self._cores)
+    def _teller(self, progress: Callable[[str], None]) -> Callable[[Speeds], None]:
+        tell = _Throttled(progress, self._clock.monotonic)
+        return lambda speeds: tell(partial(_words, speeds))
 
     def _measurement(self, taken: _Taken) -> MeasuredCell:
         runs, cell, slo = taken.runs, taken.cell, self._options.slo
@@ -130,8 +142,9 @@ class HttpLoad:
             cell, kept, recorded, metrics, in_flight, taken.before, taken.after,
             (sum(mean for mean, _ in lags) / len(lags), max(worst for _, worst in lags)),
             max(run.watched.cpu_share for run in runs), self._cores, taken.load_average,
-            summary.Window(windows[0].opened_ns, windows[-1].closed_ns), thinking,
+            Window(windows[0].opened_ns, windows[-1].closed_ns), thinking,
             any(run.overflowed for run in runs), sum(run.cut_off for run in runs),
+            self._way_s(),
         )  # fmt: skip
         measurement = Measurement(
             cell=cell,
@@ -170,8 +183,8 @@ class HttpLoad:
 
     async def _answers(self, target: Target, prompts: list[Prompt], concurrency: int) -> tuple[Answer, ...]:
         turns = asyncio.Semaphore(concurrency)
-        async with pool_for(target, concurrency, self._options) as pool:
-            sender = Sender(pool, target, _GREEDY, self._options.api)
+        async with pool_for(_server(target), concurrency, self._options) as pool:
+            sender = Sender(pool, _server(target), _GREEDY, self._options.api)
 
             async def one(prompt: Prompt) -> Answer:
                 async with turns:
@@ -195,6 +208,10 @@ class _Taken:
     after: Counters | None
     runs: Sequence[Run]
     stopped: str
+
+
+def _server(target: Target) -> Server:
+    return Server(target.url, target.model_id, dict(target.headers), target.keep_alive)
 
 
 def _of_turns(runs: Sequence[Run], slo: Slo | None) -> dict[MetricName, Estimate]:

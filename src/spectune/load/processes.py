@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -20,12 +19,11 @@ from time import perf_counter_ns
 from typing import Any
 
 from spectune.domain.errors import HostError
-from spectune.domain.ports import Limits
 from spectune.domain.workload import Arrival, Level, LevelKind
 from spectune.load import board as boards
 from spectune.load.board import Board
 from spectune.load.shares import Shares
-from spectune.load.speeds import Speeds
+from spectune.load.window import Listener
 from spectune.load.worker import Closing, Done, Failed, Job, Prompts, Result, Want
 
 _PER_PROCESS = 200
@@ -34,7 +32,6 @@ _TURN_S = 0.01
 _START_IN_NS = 50_000_000
 _QUIET_NS = 50_000_000
 _READY_WITHIN_NS = 60_000_000_000
-_CHECK_GROWTH = 1.05
 
 
 def processes_for(level: Level, cores: int) -> int:
@@ -78,13 +75,11 @@ class _Worker:
 class Fleet:
     """Worker processes for one measurement; `run` once."""
 
-    def __init__(self, jobs: list[Job], shares: Shares, limits: Limits, progress: Callable[[Speeds], None]) -> None:
+    def __init__(self, jobs: list[Job], shares: Shares, seconds: float, listener: Listener) -> None:
         self._jobs = jobs
         self._shares = shares
-        self._limits = limits
-        self._progress = progress
-        self._speeds = Speeds()
-        self._next_check = limits.min_requests
+        self._seconds = seconds
+        self._listener = listener
         self._level = jobs[0].cell.level
         self._workers: list[_Worker] = []
         self._ran_out: set[int] = set()
@@ -148,8 +143,7 @@ class Fleet:
                 worker.connection.send(Prompts(prompts, are_all))
             case Done(records):
                 for record in records:
-                    self._speeds.add(record)
-                self._progress(self._speeds)
+                    self._listener.add(record)
             case Closing(why):
                 self._ran_out.add(worker.number)
                 # In an open loop others may have arrivals left.
@@ -170,9 +164,9 @@ class Fleet:
             board.set_common(boards.OPENED, now)
         opened_ns = board.common(boards.OPENED)
         if opened_ns and not board.common(boards.CLOSED):
-            if now - opened_ns >= self._limits.seconds * 1e9:
+            if now - opened_ns >= self._seconds * 1e9:
                 self._close("time is up")
-            elif self._is_precise():
+            elif self._listener.is_enough():
                 self._close("precise enough")
         if not board.common(boards.CLOSED):
             return
@@ -184,13 +178,6 @@ class Fleet:
         quiet = self._nothing_counts_since is not None and now - self._nothing_counts_since >= _QUIET_NS
         if quiet or any(board.all_own(boards.LOST)):
             board.set_common(boards.OVER, now)
-
-    def _is_precise(self) -> bool:
-        if self._speeds.requests < self._next_check:
-            return False
-        self._next_check = math.ceil(self._speeds.requests * _CHECK_GROWTH)
-        speed = self._speeds.estimate()
-        return speed is not None and speed.half_width <= self._limits.precision
 
     def _close(self, why: str) -> None:
         board, now = self._board, perf_counter_ns()

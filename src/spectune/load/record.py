@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from spectune.domain.measurement import Outcome, Phase, RequestRecord, TokenSource
 from spectune.domain.workload import Prompt
@@ -47,7 +46,7 @@ class Recorded:
     """
 
     record: RequestRecord
-    stamps: NDArray[np.int64]
+    stamps: array[int]
     text: str
     in_session: bool = False
     forced: bool = False
@@ -87,7 +86,7 @@ def make_record(
         output_compression=_compression(answer),
         detail=detail[:_DETAIL],
     )
-    stamps = np.array(parsed.chunk_stamps_ns, dtype=np.int64)
+    stamps = array("q", parsed.chunk_stamps_ns)
     return Recorded(record, stamps, answer, bool(prompt.session), prompt.fixed_length)
 
 
@@ -130,4 +129,8 @@ def _tokens(parsed: ParsedStream, answer: str, tokenizer: Tokenizer | None) -> t
 
 def _compression(answer: str) -> float | None:
     data = answer.encode()
-    return len(zlib.compress(data)) / len(data) if len(data) >= _ENOUGH_TO_COMPRESS else None
+    if len(data) < _ENOUGH_TO_COMPRESS:
+        return None
+    # A window of 8 kB: to make room for the usual one takes longer than to compress an answer.
+    compressor = zlib.compressobj(wbits=13, memLevel=6)
+    return (len(compressor.compress(data)) + len(compressor.flush())) / len(data)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spectune.domain.errors import InputError
-from spectune.domain.ports import Limits, Target
 from spectune.domain.workload import Cell, LevelKind, Prompt
-from spectune.load import summary
 from spectune.load.arrivals import Due, due_times
-from spectune.load.body import Sender
+from spectune.load.body import Sender, Server
 from spectune.load.closed_loop import ClosedLoop
 from spectune.load.course import Course
 from spectune.load.dealer import Dealer
@@ -22,8 +20,8 @@ from spectune.load.processes import Fleet, processes_for
 from spectune.load.quiet import connections_allowed, rare_collections, until_done
 from spectune.load.record import Recorded
 from spectune.load.shares import Shares
-from spectune.load.speeds import Speeds
 from spectune.load.watch import Watched, watched
+from spectune.load.window import Listener, Window
 from spectune.load.wire import Pool
 from spectune.load.worker import Job
 
@@ -37,15 +35,15 @@ class Task:
     """What is to be loaded, and how.
 
     Attributes:
-        progress: hears of each finished request that counts.
+        seconds: of the window, unless its listener has heard enough before.
         cores: usable ones of this machine.
     """
 
-    target: Target
+    server: Server
     cell: Cell
     prompts: Iterator[Prompt]
-    limits: Limits
-    progress: Callable[[Speeds], None]
+    seconds: float
+    listener: Listener
     options: Options
     cores: int
 
@@ -65,7 +63,7 @@ class Run:
     """
 
     recorded: list[Recorded]
-    window: summary.Window
+    window: Window
     stopped: str
     lost: bool
     thought: list[tuple[int, int]]
@@ -83,7 +81,7 @@ def load(task: Task) -> Run:
     """
     level, options = task.cell.level, task.options
     is_open = level.kind is LevelKind.RATE
-    due = due_times(level, task.limits.seconds, task.cell.sampling.seed or 0) if is_open else None
+    due = due_times(level, task.seconds, task.cell.sampling.seed or 0) if is_open else None
     most = connections_allowed(options.most_in_flight if is_open else level.users)
     if not is_open and most < level.users:
         raise InputError(
@@ -92,22 +90,22 @@ def load(task: Task) -> Run:
         )
     processes = min(_processes(task), most)
     if processes > 1:
-        pool_for(task.target, 0, options)  # a wrong URL is told here
+        pool_for(task.server, 0, options)  # a wrong URL is told here
         return _together(task, due, most, processes)
     with rare_collections():
         return until_done(_alone(task, due, most))
 
 
-def pool_for(target: Target, size: int, options: Options) -> Pool:
+def pool_for(server: Server, size: int, options: Options) -> Pool:
     """Connections to a server.
 
     Raises:
         InputError: its URL is none.
     """
     try:
-        return Pool(target.url, size, options.timeouts, options.ssl, reuse=target.keep_alive)
+        return Pool(server.url, size, options.timeouts, options.ssl, reuse=server.keep_alive)
     except ValueError as error:
-        raise InputError(f"cannot send requests to {target.url}: {error}", "It looks like http://host:8000") from error
+        raise InputError(f"cannot send requests to {server.url}: {error}", "It looks like http://host:8000") from error
 
 
 def _processes(task: Task) -> int:
@@ -126,15 +124,15 @@ def _processes(task: Task) -> int:
 
 
 async def _alone(task: Task, due: Due | None, most: int) -> Run:
-    course = Course(task.limits, task.progress, task.options.tokenizer)
+    course = Course(task.seconds, task.listener, task.options.tokenizer)
     dealer = Dealer(task.prompts)
-    async with pool_for(task.target, min(most, _OPEN_AHEAD) if due else most, task.options) as pool:
-        sender = Sender(pool, task.target, task.cell.sampling, task.options.api)
+    async with pool_for(task.server, min(most, _OPEN_AHEAD) if due else most, task.options) as pool:
+        sender = Sender(pool, task.server, task.cell.sampling, task.options.api)
         if due is None:
             seen = await watched(ClosedLoop(most, course, dealer, sender).run())
             return Run(course.recorded, course.window, course.stopped, course.lost, course.thought, seen)
         start_ns = time.perf_counter_ns() + _START_IN_NS
-        arrivals = OpenLoop(task.cell.level, course, due, dealer, sender, most, start_ns, task.limits.seconds)
+        arrivals = OpenLoop(task.cell.level, course, due, dealer, sender, most, start_ns, task.seconds)
         seen = await watched(arrivals.run())
     return Run(
         course.recorded, course.window, course.stopped, course.lost, course.thought, seen,
@@ -144,21 +142,20 @@ async def _alone(task: Task, due: Due | None, most: int) -> Run:
 
 def _together(task: Task, due: Due | None, most: int, processes: int) -> Run:
     """The same by several processes, whose shares add up to the whole."""
-    target = task.target
     shares = [most // processes + (number < most % processes) for number in range(processes)]
     jobs = [
         Job(
-            number, processes, target.url, target.model_id, dict(target.headers), target.keep_alive, task.cell,
-            task.limits.seconds, share, min(share, _OPEN_AHEAD) if due else share, task.options,
+            number, processes, task.server, task.cell, task.seconds, share,
+            min(share, _OPEN_AHEAD) if due else share, task.options,
         )
         for number, share in enumerate(shares)
     ]  # fmt: skip
     at_once = _PROMPTS_AHEAD if due else 2 * shares[0] + _PROMPTS_AHEAD
-    done = Fleet(jobs, Shares(task.prompts, processes, at_once, due), task.limits, task.progress).run()
+    done = Fleet(jobs, Shares(task.prompts, processes, at_once, due), task.seconds, task.listener).run()
     watched_by = [result.watched for result in done.results]
     return Run(
         recorded=sorted((r for result in done.results for r in result.recorded), key=lambda r: r.record.end_ns),
-        window=summary.Window(done.opened_ns, done.closed_ns),
+        window=Window(done.opened_ns, done.closed_ns),
         stopped=done.stopped,
         lost=done.lost,
         thought=[span for result in done.results for span in result.thought],

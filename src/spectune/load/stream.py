@@ -83,9 +83,22 @@ class _Template:
         """Reads the data of events that all follow the template; None if one of them does not."""
         return self._read_run(run, self.prefix, self.suffix)
 
-    def read_events(self, run: list[bytes]) -> list[str] | None:
-        """Likewise of whole events, one in each of the byte strings."""
-        return self._read_run(run, self.before, self.after)
+    def read_pieces(self, run: list[bytes]) -> tuple[list[str], list[int]] | None:
+        """Reads pieces of whole events that all follow the template: their strings, and how many each piece has."""
+        before, after = self.before, self.after
+        # Of a paced stream every piece is one event.
+        if len(run[0]) < self.pair and (texts := self._read_run(run, before, after)):
+            return texts, [1] * len(run)
+        if not all(piece.startswith(before) and piece.endswith(after) for piece in run):
+            return None
+        between = after + before
+        strings = b"".join(run)[len(before) : -len(after)].split(between)
+        counts = [piece.count(between) + 1 for piece in run]
+        # A piece that is too short for both of its ends has not got them one after the other.
+        if len(strings) != sum(counts):
+            return None
+        found = self._decode_all(strings)
+        return (found, counts) if found else None
 
     def _read_run(self, run: list[bytes], prefix: bytes, suffix: bytes) -> list[str] | None:
         start, end = len(prefix), -len(suffix)
@@ -93,6 +106,10 @@ class _Template:
         # Equal as a whole means equal one by one, since an event too short for the template makes the whole longer.
         if prefix + (suffix + prefix).join(strings) + suffix != b"".join(run):
             return None
+        return self._decode_all(strings)
+
+    @staticmethod
+    def _decode_all(strings: list[bytes]) -> list[str] | None:
         literals = b'["' + b'","'.join(strings) + b'"]'
         # With no quotes but those around the strings, to decode them at once is to decode them one by one: a backslash
         # that hides one of them turns strings inside out up to the end, which is no JSON then.
@@ -117,7 +134,7 @@ class _Answer:
 
     def read(self, pieces: Iterable[Piece]) -> None:
         decoder = self._decoder
-        pieces = pieces if isinstance(pieces, Sequence) else tuple(pieces)
+        pieces = tuple(pieces)  # any other sequence may answer each access by a call
         at = next_block = stamp = 0
         while at < len(pieces):
             if at >= next_block and self._template and decoder.is_between:
@@ -132,16 +149,23 @@ class _Answer:
         self._take(stamp, decoder.finish())
 
     def _take_block(self, block: Sequence[Piece]) -> int:
-        """Takes pieces of one event each that follow the template, but for others at their end, and returns how many:
-        all or none. A paced stream is nearly all such pieces."""
+        """Takes pieces of whole events that follow the template, but for others at their end, and returns how many: all
+        or none. A stream is nearly all such pieces."""
         template, end = self._template, len(block)
         while template and end and not block[end - 1][1].endswith(template.after):
             end -= 1
-        texts = template.read_events([data for _, data in block[:end]]) if template and end else None
-        if not template or not texts or not all(texts):
+        found = template.read_pieces([data for _, data in block[:end]]) if template and end else None
+        if not template or not found:
+            return 0
+        texts, counts = found
+        if not all(texts):
             return 0
         template.into.extend(texts)
-        self._stamps += [stamp for stamp, _ in block[:end]]
+        if len(texts) == end:
+            self._stamps += [stamp for stamp, _ in block[:end]]
+        else:
+            for (stamp, _), count in zip(block, counts, strict=False):
+                self._stamps += [stamp] * count
         self._tries = 3
         return end
 

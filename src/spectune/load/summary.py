@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -13,23 +13,12 @@ from spectune.domain.measurement import Outcome, Phase, RequestRecord, Slo
 from spectune.domain.metrics import MetricName
 from spectune.load import intervals
 from spectune.load.record import Recorded
+from spectune.load.window import Window
 
 T = TypeVar("T")
 
 _BLOCKS = (4, 20)
 _BLOCK_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The steady window, nanoseconds of the monotonic clock."""
-
-    opened_ns: int
-    closed_ns: int
-
-    @property
-    def seconds(self) -> float:
-        return max(0, self.closed_ns - self.opened_ns) / 1e9
 
 
 def steady(recorded: Iterable[Recorded]) -> list[Recorded]:
@@ -63,7 +52,7 @@ def request_metrics(kept: Sequence[Recorded]) -> dict[MetricName, Estimate]:
         MetricName.LATENCY: intervals.mean([r.latency_s for r in records if r.latency_s is not None]),
         MetricName.PER_USER_SPEED: per_user_speed(records),
         MetricName.CHUNK_GAP: intervals.mean(
-            [float(np.median(np.diff(r.stamps))) / 1e9 for r in kept if r.stamps.size > 1]
+            [float(np.median(np.diff(r.stamps))) / 1e9 for r in kept if len(r.stamps) > 1]
         ),
     }
     return _present(estimates)
@@ -132,10 +121,10 @@ def _present(estimates: Mapping[MetricName, Estimate | None]) -> dict[MetricName
 def _tokens_in(recorded: Recorded, edges: intervals.Floats) -> intervals.Floats:
     """A request's tokens by block. Chunks may hold several tokens each: they share its tokens evenly."""
     tokens = recorded.record.output_tokens
-    if not tokens or not recorded.stamps.size:
+    if not tokens or not len(recorded.stamps):
         return np.zeros(len(edges) - 1)
     counts, _ = np.histogram(recorded.stamps, edges)
-    return counts * (tokens / recorded.stamps.size)
+    return counts * (tokens / len(recorded.stamps))
 
 
 def mean_in_flight(records: Iterable[RequestRecord], window: Window) -> float:

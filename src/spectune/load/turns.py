@@ -15,7 +15,9 @@ from spectune.domain.measurement import Outcome
 from spectune.domain.ports import Limits
 from spectune.domain.workload import Prompt
 from spectune.load import summary
-from spectune.load.running import Run, Task, load
+from spectune.load.running import Run, Task
+from spectune.load.speeds import Precision, Speeds
+from spectune.load.window import Window
 
 TURNS = 16
 """Turns that the time of one server is cut into; a turn is never shorter than one request of each user."""
@@ -61,13 +63,24 @@ class Turns:
     stopped: str
 
 
-def take_turns(first: Task, second: Task, monotonic: Callable[[], float]) -> Turns:
-    """A B B A A B B A ..., until both have had the time of their limits or are known as well as these ask.
+def take_turns(
+    first: Task,
+    second: Task,
+    limits: Limits,
+    load: Callable[[Task], Run],
+    progress: Callable[[Speeds], None],
+    monotonic: Callable[[], float],
+) -> Turns:
+    """A B B A A B B A ..., until both have had the time of the limits or are known as well as these ask.
+
+    Args:
+        load: loads a server for one turn.
+        progress: hears of the speeds of each turn.
 
     Raises:
         InputError, HostError: as `load`.
     """
-    limits, deck = first.limits, Deck(first.prompts)
+    deck = Deck(first.prompts)
     turn = Limits(min(limits.seconds, max(limits.seconds / TURNS, _SHORTEST_S)), 0.0, 1)
     runs: tuple[list[Run], list[Run]] = ([], [])
     spent = [0.0, 0.0]
@@ -76,7 +89,9 @@ def take_turns(first: Task, second: Task, monotonic: Callable[[], float]) -> Tur
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             task = (first, second)[which]
             begun = monotonic()
-            run = load(replace(task, prompts=deck.deal(), limits=turn, options=replace(task.options, processes=1)))
+            options = replace(task.options, processes=1)
+            listener = Precision(turn, progress)
+            run = load(replace(task, prompts=deck.deal(), seconds=turn.seconds, listener=listener, options=options))
             spent[which] += monotonic() - begun
             runs[which].append(_to_the_last_answer(run))
             if run.lost or _gone(runs[which]):
@@ -105,7 +120,7 @@ def _to_the_last_answer(run: Run) -> Run:
     """Counts until the last request that counts is over: the load is kept up that long, and a turn is so short that
     little else is left of it."""
     ends = [r.record.end_ns for r in summary.steady(run.recorded)]
-    return replace(run, window=summary.Window(run.window.opened_ns, max([run.window.closed_ns, *ends])))
+    return replace(run, window=Window(run.window.opened_ns, max([run.window.closed_ns, *ends])))
 
 
 def _precise(runs: list[Run], precision: float) -> bool:

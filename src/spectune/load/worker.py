@@ -6,6 +6,7 @@ It ends when the process that started it says so, or is gone.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -15,15 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from spectune.domain.errors import SpectuneError
 from spectune.domain.measurement import Outcome, Phase, RequestRecord
-from spectune.domain.ports import Limits, Target
 from spectune.domain.workload import Cell, LevelKind, Prompt
 from spectune.load import board as boards
 from spectune.load.board import Board
-from spectune.load.body import Sender
+from spectune.load.body import Sender, Server
 from spectune.load.closed_loop import ClosedLoop
 from spectune.load.course import Course
 from spectune.load.dealer import Dealer
@@ -32,11 +32,11 @@ from spectune.load.options import Options
 from spectune.load.quiet import rare_collections, until_done
 from spectune.load.record import Recorded
 from spectune.load.watch import Watched, watched
+from spectune.load.window import Deaf
 from spectune.load.wire import Pool
 
 _LOOK_S = 0.01
 _REPORT_S = 0.1
-_FOREVER = Limits(float("inf"), -1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,7 @@ class Job:
 
     number: int
     workers: int
-    url: str
-    model_id: str
-    headers: dict[str, str]
-    keep_alive: bool
+    server: Server
     cell: Cell
     seconds: float
     users: int
@@ -101,6 +98,14 @@ class Result:
     cut_off: int
 
 
+class Source(Protocol):
+    """Where a Supply gets its prompts."""
+
+    def send(self, want: Want, /) -> None: ...
+
+    def recv(self) -> Prompts: ...
+
+
 class Supply(Iterator[Prompt]):
     """The prompts of one worker: asks for more in time, and waits for them only if they come late.
 
@@ -108,18 +113,20 @@ class Supply(Iterator[Prompt]):
     send, this process ends.
     """
 
-    def __init__(self, connection: Connection[Any, Any]) -> None:
-        self._connection = connection
+    def __init__(self, source: Source, first: Prompts | None = None) -> None:
+        self._source = source
         self._received: SimpleQueue[Prompts] = SimpleQueue()
         self._prompts: deque[Prompt] = deque()
         self._are_all = False
         self._asked = False
         self._enough = 0
+        if first is not None:
+            self._take(first)
         threading.Thread(target=self._receive, daemon=True).start()
 
     def __next__(self) -> Prompt:
         if len(self._prompts) <= self._enough // 2 and not self._asked and not self._are_all:
-            self._connection.send(Want())
+            self._source.send(Want())
             self._asked = True
         while not self._received.empty() or not (self._prompts or self._are_all):
             self._take(self._received.get())
@@ -136,7 +143,7 @@ class Supply(Iterator[Prompt]):
     def _receive(self) -> None:
         try:
             while True:
-                self._received.put(self._connection.recv())
+                self._received.put(self._source.recv())
         except (EOFError, OSError):
             os._exit(1)
 
@@ -145,7 +152,7 @@ class SharedCourse(Course):
     """A course whose window is everybody's: it opens, closes and ends when the board says so."""
 
     def __init__(self, job: Job, board: Board, connection: Connection[Any, Any]) -> None:
-        super().__init__(_FOREVER, lambda speeds: None, job.options.tokenizer)
+        super().__init__(math.inf, Deaf(), job.options.tokenizer)
         self._number = job.number
         self._board = board
         self._connection = connection
@@ -187,13 +194,13 @@ class SharedCourse(Course):
 
 
 async def _work(job: Job, board: Board, connection: Connection[Any, Any]) -> Result:
-    target = Target(job.url, job.model_id, lambda: None, job.headers, job.keep_alive)
     options, level = job.options, job.cell.level
     course = SharedCourse(job, board, connection)
     supply = Supply(connection)
     dealer = Dealer(supply)
-    async with Pool(job.url, job.connections, options.timeouts, options.ssl, reuse=job.keep_alive) as pool:
-        sender = Sender(pool, target, job.cell.sampling, options.api)
+    server = job.server
+    async with Pool(server.url, job.connections, options.timeouts, options.ssl, reuse=server.keep_alive) as pool:
+        sender = Sender(pool, server, job.cell.sampling, options.api)
         board.set_own(job.number, boards.READY, 1)
         while not board.common(boards.START):
             await asyncio.sleep(_LOOK_S)
