@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from spectune.domain.errors import LedgerError
-from spectune.domain.events import CampaignEnded, CampaignResumed, Decided, TrialEnded, TrialStarted
+from spectune.domain.events import (
+    CampaignEnded,
+    CampaignPaused,
+    CampaignResumed,
+    Decided,
+    Promoted,
+    RolledBack,
+    TrialEnded,
+    TrialStarted,
+)
 from spectune.domain.history import History
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Conclusion, Decision
@@ -75,3 +84,32 @@ def test_resuming_an_ended_campaign_reopens_it() -> None:
     history = Story().baselines().history.then(CampaignEnded(200.0, Conclusion("x", False, "")))
     assert history.conclusion is not None
     assert history.then(CampaignResumed(300.0, "0")).conclusion is None
+
+
+def test_a_pause_is_no_interruption() -> None:
+    history = Story().baselines().history.then(CampaignPaused(200.0, 900.0, "the window ends"))
+    assert (history.pauses, history.resumed) == (1, 0)
+    on = history.then(CampaignResumed(901.0, "0")).then(TrialStarted(902.0, 3, 1, draft(1), Purpose.EXPLORE, ""))
+    assert (on.pauses, on.resumed, on.abandoned) == (1, 0, 0)
+    assert on.then(CampaignResumed(950.0, "0")).resumed == 1
+    # Killed before a trial of the next window began.
+    assert history.then(CampaignResumed(901.0, "0")).then(CampaignResumed(902.0, "0")).resumed == 1
+
+
+def promoted(number: int, at: float = 300.0, where: str = "box") -> Promoted:
+    return Promoted(at, draft(number).id, draft(number).label, "llm.service", where, number, "/etc/x")
+
+
+def test_promotions_in_force() -> None:
+    ended = Story().baselines().history.then(CampaignEnded(250.0, Conclusion(None, False, "")))
+    both = ended.then(promoted(1)).then(promoted(2))
+    assert both.promoted == (promoted(1), promoted(2))
+    assert both.conclusion == ended.conclusion
+    one = both.then(RolledBack(400.0, "llm.service", "box", 2))
+    assert one.promoted == (promoted(1),)
+    # Another host's promotion of the same number is another one.
+    assert one.then(RolledBack(401.0, "llm.service", "two", 1)).promoted == (promoted(1),)
+    # A number that is given again replaces the earlier one, undone from elsewhere.
+    assert one.then(promoted(1, at=500.0)).promoted == (promoted(1, at=500.0),)
+    assert one.then(RolledBack(600.0, "llm.service", "box", 1)).promoted == ()
+    assert len(one.in_service) == 3

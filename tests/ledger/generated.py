@@ -24,7 +24,6 @@ _PLAIN: dict[type, st.SearchStrategy[Any]] = {
     float: st.floats(),
     types.NoneType: st.none(),
 }
-_CAMPAIGN_NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 _INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
@@ -83,7 +82,9 @@ def _bounded(kind: Any, bounds: dict[type, Any]) -> st.SearchStrategy[Any]:
     choices = []
     for plain in get_args(kind) if get_origin(kind) in {Union, types.UnionType} else (kind,):
         if least is None and most is None:
-            choices.append(_CAMPAIGN_NAMES if plain is str and bounds else values_of(plain))
+            pattern = next((item.pattern for item in bounds.values() if getattr(item, "pattern", None)), None)
+            spelled = st.from_regex(pattern, fullmatch=True, alphabet=st.characters(codec="utf-8")) if pattern else None
+            choices.append(spelled if plain is str and spelled is not None else values_of(plain))
         elif plain is int:
             choices.append(st.integers(least, most))
         elif plain is float:

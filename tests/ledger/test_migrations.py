@@ -10,7 +10,7 @@ from sqlalchemy import Connection, inspect, text
 from spectune.domain.errors import LedgerError, LedgerTooNew
 from spectune.ledger import SqlLedger, tables
 from spectune.ledger.backend import Backend, transaction
-from spectune.ledger.migrations import MIGRATIONS, Migration, migrate, require_newest
+from spectune.ledger.migrations import MIGRATIONS, Migration, is_older, migrate
 from spectune.ledger.sqlite import sqlite_reader, sqlite_writer
 from tests.ledger.samples import measured, opened
 
@@ -76,17 +76,23 @@ def test_a_migration_that_fails_leaves_the_older_version_untouched(path: Path, c
     with sqlite_writer(path) as backend:
         with pytest.raises(LedgerError):
             migrate(backend, broken)
-        require_newest(backend, FUTURE)
+        assert not is_older(backend, FUTURE)
         assert "half" not in [column["name"] for column in inspect(backend.engine).get_columns("campaigns")]
 
 
-def test_a_reader_asks_for_the_upgrade_of_an_older_ledger(path: Path, campaign: str) -> None:
-    with (
-        sqlite_reader(path) as backend,
-        pytest.raises(LedgerError, match=rf"version {NOW}; .* reads version {NEXT.version}") as caught,
-    ):
-        require_newest(backend, FUTURE)
-    assert "upgrades it" in caught.value.advice
+def test_an_older_ledger_is_read_from_a_migrated_copy(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    with sqlite_writer(path) as backend:
+        migrate(backend, MIGRATIONS[:-1])
+        campaign = SqlLedger(backend).open(opened())
+        SqlLedger(backend).append(campaign, measured(1))
+    before = path.read_bytes()
+    with sqlite_reader(path) as backend:
+        assert is_older(backend)
+    with SqlLedger.read_only(path) as ledger:
+        assert list(ledger.events(campaign)) == [opened(), measured(1)]
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir() if "lock" not in file.name] == ["old.sqlite"]
 
 
 @pytest.mark.parametrize("way", [SqlLedger.open_path, SqlLedger.read_only], ids=["write", "read"])

@@ -17,7 +17,7 @@ from spectune.domain.service_state import Endpoint
 from spectune.hosts import journal
 from spectune.hosts.ssh import Ssh
 from spectune.systemd.deployer import SystemdDeployer
-from spectune.systemd.guard import Caller, ServiceGuard
+from spectune.systemd.guard import Caller, Drain, ServiceGuard
 from spectune.systemd.records import Records
 from spectune.systemd.unit import ManagedUnit
 from tests.contracts.deployer import fake_server
@@ -60,6 +60,18 @@ class Box:
 
     host: TestHost
     config: Path
+
+    def down(self, at_once: bool) -> None:
+        """Stops the host in order, or as a power loss would."""
+        self.host.down(at_once)
+
+    def up(self) -> None:
+        """Boots the host again, on the disk that it had."""
+        before = self.host.pid
+        self.host.up()
+        self.run("mkdir", "-p", "/run/sshd")
+        text = self.config.read_text()
+        self.config.write_text(text.replace(f"nsenter -t {before} ", f"nsenter -t {self.host.pid} "))
 
     def run(self, *argv: str) -> str:
         return self.host.run(*argv).stdout.strip()
@@ -144,6 +156,7 @@ class Bench:
         way: the unit's port, brought here.
         clock: of the one that works on it.
         user: the unit is one of root's own service manager.
+        drain: when the service may be stopped.
         between: a host that stands between it and the real one, to disturb it.
         said: what was told to the user.
     """
@@ -156,6 +169,7 @@ class Bench:
     clock: Clock = field(default_factory=SystemClock)
     between: Host | None = None
     user: bool = False
+    drain: Drain = field(default_factory=Drain)
     guard_now: ServiceGuard = field(init=False)
 
     @property
@@ -193,6 +207,7 @@ class Bench:
             self.journal,
             Caller("tester@here", token),
             self.said.append,
+            self.drain,
         )
         return self.guard_now
 

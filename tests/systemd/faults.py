@@ -94,9 +94,9 @@ def campaign(bench: Bench, promoted: bool = True) -> None:
             bench.guard_now.promote(WINNER, text)
 
 
-def killed(bench: Bench, at: int, within_s: float) -> str:
-    """Runs the campaign in a process that is killed with SIGKILL at a command, and tells which that was; "" where it
-    ended before."""
+def killed(bench: Bench, at: int, within_s: float, act: Callable[[Bench], None] = campaign) -> str:
+    """Runs the campaign, or what else is told, in a process that is killed with SIGKILL at a command, and tells which
+    that was; "" where it ended before."""
     theirs, ours = os.pipe()
     child = os.fork()
     if child == 0:
@@ -110,7 +110,7 @@ def killed(bench: Bench, at: int, within_s: float) -> str:
             bench.between = disturbed = Disturbed(bench.ssh, at, end, within_s)
             # A process of the parent's: here it would seem to be dead.
             with Way(bench.ssh, "", PORT) as bench.way:
-                campaign(bench)
+                act(bench)
             code = 0
         finally:
             os._exit(code)

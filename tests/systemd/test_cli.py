@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from spectune.cli.main import app
-from spectune.domain.errors import InputError, SpectuneError
+from spectune.domain.errors import InputError, LedgerError, SpectuneError
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,10 @@ from spectune.domain.errors import InputError, SpectuneError
         (["run", "c.yaml", "--promote"], "--promote needs a systemd unit"),
         (["run", "c.yaml", "--force", "x"], "--force goes with --promote"),
         (["init", "d.yaml", "--remote", "llm-two"], "--remote goes with --unit"),
+        (["init", "d.yaml", "--edit-unit"], "--edit-unit goes with --unit"),
+        (["run", "c.yaml", "--between", "1-5"], "'1-5' is no span of the day"),
+        (["run", "c.yaml", "--between", "01:00-01:00"], "the window 01:00-01:00 begins when it ends"),
+        (["promote", "--edit-unit"], "there is no ledger in spectune-runs"),
         (["rollback", "--unit", "a b.service"], "is not the name of a service unit"),
         (["status", "--unit", "x.timer/../y"], "is not the name of a service unit"),
         (["run", "unit.yaml"], "service.port must be the port of the unit"),
@@ -29,7 +33,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[st
     service = {"engine": "sglang", "unit": "llm.service", "model": "/m"}
     Path("unit.yaml").write_text(yaml.safe_dump({"name": "c", "service": service}))
     error = CliRunner().invoke(app, words).exception
-    assert isinstance(error, InputError)
+    assert isinstance(error, InputError | LedgerError)
     assert message in error.message
 
 

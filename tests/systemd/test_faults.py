@@ -4,6 +4,7 @@ puts it there. With SPECTUNE_FAULT_TABLE naming docs/systemd.md, the table there
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,71 @@ def test_the_connection_is_lost(bench: Bench, table: Callable[..., None], at: in
     told = told_by(partial(campaign, bench))
     how = "in the midst of" if at % 2 else "before"
     table("every sshd process killed", f"{how} command {at}: {disturbed.moment}", settled(bench, old), told)
+
+
+@pytest.fixture
+def enabled(bench: Bench) -> Iterator[Bench]:
+    """A service that a booting host starts."""
+    bench.box.unit(bench.name, fake_unit(more="\n[Install]\nWantedBy=multi-user.target\n"))
+    bench.box.run("systemctl", "enable", bench.name)
+    yield bench
+    bench.box.run("systemctl", "disable", bench.name)
+
+
+BOOTS = (*((at, True) for at in (4, 12, 13, 16, 19, 21, 23, 26, 35, 39, 43, 45)), *((at, False) for at in (14, 22, 41)))
+
+
+@pytest.mark.parametrize(("at", "at_once"), BOOTS)
+def test_the_host_is_rebooted(enabled: Bench, table: Callable[..., None], at: int, at_once: bool) -> None:
+    bench = enabled
+    old = Old.of(bench)
+
+    booted = threading.Event()
+
+    def reboot() -> None:
+        bench.box.down(at_once)
+        bench.box.up()
+        booted.set()
+
+    within_s = 0.02 if at % 2 else 0.0
+    bench.between = disturbed = Disturbed(bench.ssh, at, reboot, within_s)
+    told = told_by(partial(campaign, bench))
+    assert booted.wait(60)
+    fault = "the host loses power, and boots" if at_once else "the host is rebooted"
+    how = "in the midst of" if within_s else "before"
+    table(fault, f"{how} command {at}: {disturbed.moment}", settled(bench, old), told)
+
+
+@pytest.mark.parametrize("at", [9, 14, 20, 24, 36])
+def test_the_host_stays_down_until_spectune_has_given_up(enabled: Bench, table: Callable[..., None], at: int) -> None:
+    bench = enabled
+    old = Old.of(bench)
+    bench.between = disturbed = Disturbed(bench.ssh, at, partial(bench.box.down, True))
+    try:
+        told = told_by(partial(campaign, bench))
+    finally:
+        bench.box.up()
+    assert "box" in told
+    row = "the host loses power, and boots later", f"before command {at}: {disturbed.moment}"
+    table(*row, settled(bench, old), told)
+
+
+def test_the_next_run_finishes_what_a_reboot_cut_off(enabled: Bench, table: Callable[..., None]) -> None:
+    bench = enabled
+    old = Old.of(bench)
+    bench.between = disturbed = Disturbed(bench.ssh, 24, partial(bench.box.down, True))
+    try:
+        told = told_by(partial(campaign, bench))
+    finally:
+        bench.box.up()
+    bench.between = None
+    assert bench.records.plan() is not None
+    with bench.guard("next").around():
+        assert old.is_back(bench)
+    assert any("left in the middle of a change" in text for text in bench.said)
+    assert bench.records.plan() is None
+    row = "the host loses power, and boots later", f"before command 24: {disturbed.moment}"
+    table(*row, "old after the next run", told)
 
 
 def kill_sshd(bench: Bench) -> None:

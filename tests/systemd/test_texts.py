@@ -83,6 +83,27 @@ def test_a_promotion_is_the_step_from_the_baseline_to_the_winner() -> None:
     assert "+    --port 30000 --speculative-num-steps 3" in edited.diff
 
 
+def test_a_promotion_may_change_the_unit_file_and_nothing_else_in_it() -> None:
+    text = UNIT.replace(" # not a comment", "")
+    service = ServiceUnit("llm.service", text)
+    winner = launch("--speculative-num-steps", "3", env={"SGLANG_X": "1"})
+    edited = DropIns(service, SGLANG).between(launch(), winner, edit_unit=True)
+    assert edited.file == "llm.service"
+    assert edited.text == text.replace(
+        "--port 30000 \n", '--port 30000 --speculative-num-steps 3\nEnvironment="SGLANG_X=1"\n'
+    ).replace("--port 30000\n", '--port 30000 --speculative-num-steps 3\nEnvironment="SGLANG_X=1"\n')
+    again = DropIns(ServiceUnit("llm.service", edited.text), SGLANG).between(launch(), winner, edit_unit=True)
+    assert (again.text, again.diff) == (edited.text, "")
+
+
+def test_an_edit_is_refused_beside_a_drop_in_of_spectune() -> None:
+    service = ServiceUnit("llm.service", UNIT.replace(" # not a comment", ""))
+    dropped = DropIns(service, SGLANG).between(launch(), launch("--speculative-num-steps", "3"))
+    both = service.with_file("50-spectune.conf", dropped.text)
+    with pytest.raises(InputError, match=r"has a drop-in 50-spectune\.conf of spectune"):
+        DropIns(both, SGLANG).between(launch(), launch("--speculative-num-steps", "2"), edit_unit=True)
+
+
 def test_arguments_as_settings() -> None:
     words = [
         "--model",

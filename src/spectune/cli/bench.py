@@ -12,13 +12,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from spectune import assemble
-from spectune.cli import bench_options
+from spectune.cli import bench_options, service
 from spectune.cli.bench_files import write_run
 from spectune.cli.bench_live import LiveBench
 from spectune.cli.exits import ExitCode
 from spectune.cli.inspect import Json
 from spectune.cli.screen import messages, results
-from spectune.cli.server import Key, Model, Url
+from spectune.cli.server import Key, MeasureFrom, Model, Url
 from spectune.domain.bench_run import BenchRun
 from spectune.domain.errors import InputError
 from spectune.domain.trial import MeasuredCell
@@ -83,6 +83,10 @@ def bench(
         list[str] | None, typer.Option(help="Another header of every request, 'Name: value'; may be repeated.")
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="Do not check the certificate of https.")] = False,
+    measure_from: MeasureFrom = None,
+    remote: Annotated[
+        str, typer.Option("--remote", help="The server's host, as `ssh NAME` calls it, to measure from.")
+    ] = "",
     compare_workloads: Annotated[
         bool, typer.Option("--compare-workloads", help="Also measure what flatters speculation, side by side.")
     ] = False,
@@ -109,14 +113,19 @@ def bench(
         api=api.value,
     )
     _check(what.levels, compare_workloads, save)
+    place = bench_options.origin(measure_from, remote)
     source = assemble.prompt_source(prompts, max_tokens)
     flattering_source = assemble.prompt_source(FLATTERING, max_tokens) if compare_workloads else None
-    endpoint = assemble.look(url, model, api_key, bench_options.headers(header or ()), insecure)
-    run = assemble.new_run(endpoint, what, source)
+    sent = bench_options.headers(header or ())
     measured: list[MeasuredCell] = []
     flattering: list[MeasuredCell] = []
 
-    with LiveBench(messages(), len(what.cells) + compare_workloads * len(what.levels)) as live:
+    with assemble.for_url(url, place, remote, service.password()) as (url_here, origin):
+        endpoint = assemble.look(url_here, model, api_key, sent, insecure)
+        run = assemble.new_run(endpoint, what, source, origin)
+        if origin.words:
+            service.say(origin.words)
+        live = LiveBench(messages(), len(what.cells) + compare_workloads * len(what.levels))
 
         def keep(cell: MeasuredCell) -> None:
             nonlocal run
@@ -130,9 +139,9 @@ def bench(
             live.flattered(cell)
             flattering.append(cell)
 
-        assemble.bench(
-            endpoint, what, source, assemble.Listener(live.progress, keep, keep_flattering), flattering_source
-        )
+        listener = assemble.Listener(live.progress, keep, keep_flattering)
+        with live:
+            assemble.bench(endpoint, what, source, listener, flattering_source, origin)
 
     if compare_workloads:
         _show_flattery(form, run, flattering)

@@ -13,6 +13,7 @@ from spectune.domain.workload import Arrival, Level, LevelKind
 DEFAULT_USERS = "1,4,16"
 
 _BOUND = re.compile(r"(?P<what>\w+)\s*<=?\s*(?P<value>[0-9]*\.?[0-9]+)\s*(?P<unit>ms|s|)")
+_PLACE = re.compile(r"here|host(:/[^\0\n]+)?")
 _SLO_FORM = "It looks like ttft<0.5,tpot<0.05 in seconds; ms may be written: ttft<500ms."
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = {"host", "content-length", "content-type", "connection", "transfer-encoding"}
@@ -90,6 +91,29 @@ def headers(lines: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--header {name}: spectune makes this header itself", "Leave it out.")
         found[name] = value
     return found
+
+
+def check_place(measure_from: str) -> None:
+    """Raises InputError where it says no place that the load can come from."""
+    if not _PLACE.fullmatch(measure_from):
+        raise InputError(
+            f"--measure-from: {measure_from!r} is no place", "'here', 'host', or 'host:/path/to/python' of the host."
+        )
+
+
+def origin(measure_from: str | None, remote: str) -> str:
+    """Where the load comes from; here unless told otherwise.
+
+    Raises:
+        InputError: that is no place, or contradicts the host.
+    """
+    place = measure_from or "here"
+    check_place(place)
+    if (place == "here") != (not remote):
+        raise InputError(
+            "--measure-from host and --remote NAME go together", "The name is what `ssh NAME` calls the server's host."
+        )
+    return place
 
 
 def _users(text: str) -> Iterable[int]:

@@ -13,11 +13,14 @@ from rich.status import Status
 from spectune.domain.events import (
     CampaignEnded,
     CampaignOpened,
+    CampaignPaused,
     CampaignResumed,
     Decided,
     Deployed,
     Event,
     Measured,
+    Promoted,
+    RolledBack,
     TrialEnded,
     TrialStarted,
     Verified,
@@ -85,7 +88,9 @@ class ConsoleObserver:
                 self._ended(event)
             case Decided():
                 self._decided(event)
-            case CampaignOpened() | CampaignEnded():
+            case CampaignPaused():
+                self._print(f"pause: {escape(event.reason)}", "yellow")
+            case CampaignOpened() | CampaignEnded() | Promoted() | RolledBack():
                 pass
 
     def progress(self, trial: int, text: str) -> None:

@@ -19,6 +19,13 @@ from spectune.domain.finding import Finding, Status
 
 Url = Annotated[str, typer.Argument(help="Base URL of the server: http://host:8000")]
 Model = Annotated[str | None, typer.Option(help="Model name to send; by default the only one served.")]
+MeasureFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--measure-from",
+        help="Where the load comes from: here, host, or host:/path/to/python with the same spectune there.",
+    ),
+]
 Key = Annotated[str | None, typer.Option(envvar="SPECTUNE_API_KEY", help="API key; better given in the environment.")]
 Prompts = Annotated[str, typer.Option(help="builtin, agentic, or a file; see docs/workloads.md.")]
 

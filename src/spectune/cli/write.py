@@ -21,6 +21,9 @@ def init(
     binary: Annotated[str, typer.Option("--engine-binary", help="llama-server to use, or 'auto'.")] = "auto",
     unit: Annotated[str, typer.Option("--unit", help="systemd unit to tune: its command line is read.")] = "",
     remote: service.Remote = "",
+    edit_unit: Annotated[
+        bool, typer.Option("--edit-unit", help="Promote by changing the unit file itself, not by a drop-in.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented campaign file: for this machine, or for a systemd service as it is."""
@@ -28,8 +31,10 @@ def init(
         raise InputError(f"{out} exists already", "Name another file, or overwrite it with --force.")
     if remote and not unit:
         raise InputError("--remote goes with --unit", "Name the unit that serves there: --unit llm.service")
+    if edit_unit and not unit:
+        raise InputError("--edit-unit goes with --unit", "Name the unit that serves: --unit llm.service")
     if unit:
-        spec = assemble.spec_from_unit(remote, unit, _name(out.stem), service.password())
+        spec = assemble.spec_from_unit(remote, unit, _name(out.stem), service.password(), edit_unit)
     else:
         spec = _spec(out.stem, model, draft_model, binary)
     text = template.render(spec)

@@ -132,9 +132,58 @@ class CampaignEnded:
     kind: Literal["campaign-ended"] = "campaign-ended"
 
 
+@dataclass(frozen=True, slots=True)
+class CampaignPaused:
+    """The maintenance window has no room for another trial; the service is as it was until the next one.
+
+    Attributes:
+        until: begin of the next window, seconds since the epoch.
+    """
+
+    at: float
+    until: float
+    reason: str
+    kind: Literal["campaign-paused"] = "campaign-paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """A candidate went into the real service.
+
+    Attributes:
+        candidate, label: its id and name.
+        unit, where: the service, and its host's name.
+        number: of the promotion on that host and unit; given again once it is undone.
+        file: path of what was written: a drop-in, or the changed unit file.
+        words: why it was promoted although spectune would refuse; empty where it would not.
+    """
+
+    at: float
+    candidate: str
+    label: str
+    unit: str
+    where: str
+    number: int
+    file: str
+    words: str = ""
+    kind: Literal["promoted"] = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """A promotion was undone."""
+
+    at: float
+    unit: str
+    where: str
+    number: int
+    kind: Literal["rolled-back"] = "rolled-back"
+
+
 Event = (
     CampaignOpened
     | CampaignResumed
+    | CampaignPaused
     | TrialStarted
     | Deployed
     | Verified
@@ -142,4 +191,6 @@ Event = (
     | TrialEnded
     | Decided
     | CampaignEnded
+    | Promoted
+    | RolledBack
 )

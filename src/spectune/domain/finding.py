@@ -37,12 +37,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One greedy answer of a server to a probe prompt."""
+    """One answer of a server to a probe prompt, greedy unless the prompt says otherwise.
+
+    Attributes:
+        score: of a task, from 0 (wrong) to 1 (right); None for what is not marked.
+    """
 
     prompt_id: str
     text: str
     finish_reason: str | None = None
     error: str = ""
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,14 @@ from spectune.domain.errors import LedgerError
 from spectune.domain.events import (
     CampaignEnded,
     CampaignOpened,
+    CampaignPaused,
     CampaignResumed,
     Decided,
     Deployed,
     Event,
     Measured,
+    Promoted,
+    RolledBack,
     TrialEnded,
     TrialStarted,
     Verified,
@@ -31,7 +34,11 @@ class History:
     opened: the campaign's first event.
     trials: by number, latest attempt only.
     conclusion: set once the campaign has ended.
-    abandoned: attempts that a kill cut off.
+    abandoned: attempts that a kill or the end of a window cut off.
+    resumed: how often it went on after an interruption.
+    pauses: how often it waited for the next maintenance window.
+    paused: the last thing it did was to pause.
+    in_service: promotions and what undid them, in order.
     """
 
     opened: CampaignOpened
@@ -39,6 +46,9 @@ class History:
     conclusion: Conclusion | None = None
     abandoned: int = 0
     resumed: int = 0
+    pauses: int = 0
+    paused: bool = False
+    in_service: tuple[Promoted | RolledBack, ...] = ()
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -62,12 +72,16 @@ class History:
             case CampaignOpened():
                 raise LedgerError("a campaign is opened twice", "The ledger is damaged; restore it from a copy.")
             case CampaignResumed():
-                return replace(self, resumed=self.resumed + 1, conclusion=None)
+                return replace(self, resumed=self.resumed + (not self.paused), paused=False, conclusion=None)
+            case CampaignPaused():
+                return replace(self, pauses=self.pauses + 1, paused=True)
+            case Promoted() | RolledBack():
+                return replace(self, in_service=(*self.in_service, event))
             case CampaignEnded():
                 return replace(self, conclusion=event.conclusion)
             case TrialStarted():
                 lost = self.abandoned + (event.trial in self.trials)
-                return replace(self, trials={**self.trials, **_started(event)}, abandoned=lost)
+                return replace(self, trials={**self.trials, **_started(event)}, abandoned=lost, paused=False)
             case _:
                 if event.trial not in self.trials:
                     raise LedgerError(
@@ -118,6 +132,11 @@ class History:
         return best
 
     @property
+    def promoted(self) -> tuple[Promoted, ...]:
+        """Promotions that were not undone, oldest first."""
+        return in_force(self.in_service)
+
+    @property
     def spent_s(self) -> float:
         """Seconds spent in trials; time between a kill and the resuming is not counted, side by side counts once."""
         return sum(
@@ -125,6 +144,17 @@ class History:
             for trial in self.ordered
             if trial.ended_at is not None and (trial.beside is None or trial.beside > trial.number)
         )
+
+
+def in_force(events: Iterable[Promoted | RolledBack]) -> tuple[Promoted, ...]:
+    """Promotions that were neither undone nor replaced by another of the same number, oldest first."""
+    found: dict[tuple[str, str, int], Promoted] = {}
+    for event in events:
+        place = (event.where, event.unit, event.number)
+        found.pop(place, None)
+        if isinstance(event, Promoted):
+            found[place] = event
+    return tuple(found.values())
 
 
 def _started(event: TrialStarted) -> dict[int, Trial]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from spectune.domain.drain import DrainSpec
+
 
 @dataclass(frozen=True, slots=True)
 class FileState:
@@ -159,11 +161,12 @@ class Promotion:
     Attributes:
         number: 1, 2, ... on this host and unit.
         plan: id of the plan under which it was written.
-        before: spectune's drop-in that it replaced.
+        before: the file that it replaced: spectune's drop-in, or the unit file that it changed.
         folder_made: see Snapshot.
-        after: the drop-in that was written.
+        after: what was written there.
         exec_start_before, exec_start: what was in force before, and is since.
         others: digest of the unit's other files at that time.
+        drain: when the service may be stopped to undo it.
     """
 
     number: int
@@ -178,3 +181,9 @@ class Promotion:
     exec_start: tuple[str, ...]
     endpoint: Endpoint
     others: str = ""
+    drain: DrainSpec = field(default_factory=DrainSpec)
+
+    @property
+    def file(self) -> str:
+        """Path of what was written."""
+        return self.before.path

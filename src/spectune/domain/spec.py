@@ -11,9 +11,11 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from spectune.domain.candidate import Method
+from spectune.domain.drain import DrainSpec, Span
 from spectune.domain.knobs import KnobValue
 from spectune.domain.measurement import Slo
 from spectune.domain.metrics import MetricName
+from spectune.domain.tasks import TaskSpec
 from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Sampling
 
 _STRICT = ConfigDict(extra="forbid")
@@ -97,6 +99,23 @@ class ServiceSpec:
             "login's own service manager. It is put back at the end."
         ),
     ] = ""
+    measure_from: Annotated[
+        str,
+        Field(
+            pattern=r"^(here|host(:/[^\x00\n]+)?)$",
+            description="Where the load comes from: 'here', or 'host' for the machine that the unit is on, where the "
+            "network between would disturb. spectune sends its load generator there; 'host:/path/to/python' names a "
+            "Python there that has the same spectune installed.",
+        ),
+    ] = "here"
+    edit_unit: Annotated[
+        bool,
+        Field(
+            description="Promote by changing the flags in the unit file itself; false writes a drop-in beside it. "
+            "Trials always use a drop-in."
+        ),
+    ] = False
+    drain: DrainSpec = field(default_factory=DrainSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +333,13 @@ class BudgetSpec:
     confirm_pairs: Annotated[
         int, Field(ge=0, description="Interleaved re-measurements (A B B A ...) of the winner against the baseline.")
     ] = 4
+    between: Annotated[
+        Span | None,
+        Field(
+            description="Maintenance window of every day, '01:00-05:00' in this machine's time zone: outside it the "
+            "campaign pauses, and the service runs as before. null: at any time."
+        ),
+    ] = None
     side_by_side: Annotated[
         bool | None,
         Field(
@@ -336,6 +362,7 @@ class CampaignSpec:
     objective: ObjectiveSpec = field(default_factory=ObjectiveSpec)
     constraints: ConstraintSpec = field(default_factory=ConstraintSpec)
     budget: BudgetSpec = field(default_factory=BudgetSpec)
+    tasks: TaskSpec = field(default_factory=TaskSpec)
     seed: Annotated[int, Field(ge=0, description="Seeds prompt order and sampling; arms share it.")] = 1
 
     @property

@@ -98,6 +98,7 @@ def _nothing(connection: Connection, backend: Backend) -> None:
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "campaigns, events, requests", _create),
     Migration(2, "trials side by side; rates; adjustments; sessions; probes at every load", _nothing),
+    Migration(3, "promotions and rollbacks; windows and pauses; drains; edited units", _nothing),
 )
 
 
@@ -132,24 +133,18 @@ def require_known(backend: Backend, steps: Sequence[Migration] = MIGRATIONS) -> 
         _version(connection, backend, steps)
 
 
-def require_newest(backend: Backend, steps: Sequence[Migration] = MIGRATIONS) -> None:
-    """For readers, who can't migrate.
+def is_older(backend: Backend, steps: Sequence[Migration] = MIGRATIONS) -> bool:
+    """For readers, who can't migrate: whether it is a ledger of an older version.
 
     Raises:
         LedgerTooNew: as in `migrate`.
-        LedgerError: when it is no ledger, or one of an older version.
+        LedgerError: when it is no ledger, or an empty one.
     """
     with transaction(backend) as connection:
         version = _version(connection, backend, steps)
     if version == 0:
         raise LedgerError(f"{backend.name} is empty: no campaign was recorded in it", "Run a campaign first.")
-    newest = steps[-1].version
-    if version < newest:
-        raise LedgerError(
-            f"{backend.name} is a ledger of version {version}; this spectune ({spectune.__version__}) reads"
-            f" version {newest}",
-            "The next campaign that is run on it upgrades it; copy it first to keep it for older programs.",
-        )
+    return version < steps[-1].version
 
 
 def _version(connection: Connection, backend: Backend, steps: Sequence[Migration]) -> int:

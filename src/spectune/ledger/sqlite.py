@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -108,6 +109,18 @@ class SqliteBackend:
         except sqlite3.Error as error:
             raise self.explain(error) from error
 
+    def copy_to(self, other: SqliteBackend) -> None:
+        """Copies everything, also while another process writes.
+
+        Raises:
+            LedgerError: when this can't be read or the other not written.
+        """
+        try:
+            with closing(self._connect()) as source, closing(other._connect()) as target:
+                source.backup(target)
+        except sqlite3.Error as error:
+            raise other.explain(error) from error
+
     def close(self) -> None:
         """Ends all connections. A writer leaves one plain file, unless a reader is still connected."""
         self._engine.dispose()
@@ -180,6 +193,24 @@ def sqlite_reader(path: Path) -> Iterator[SqliteBackend]:
         yield backend
     finally:
         backend.close()
+
+
+@contextmanager
+def sqlite_copy(path: Path) -> Iterator[SqliteBackend]:
+    """A copy of a ledger that may be written to and is gone afterwards.
+
+    Raises:
+        LedgerError: when it can't be read, or there is no room for a copy.
+    """
+    with ExitStack() as held, sqlite_reader(path) as original:
+        try:
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="spectune-ledger-")))
+        except OSError as error:
+            raise explain_os(error, Path(tempfile.gettempdir())) from error
+        copy = SqliteBackend(folder / path.name, read_only=False)
+        held.callback(copy.close)
+        original.copy_to(copy)
+        yield copy
 
 
 def explain_os(error: OSError, path: Path) -> LedgerError:

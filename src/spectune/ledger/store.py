@@ -14,13 +14,13 @@ from typing import Self
 from sqlalchemy import Connection, Row, func, insert, select
 
 from spectune.domain.errors import LedgerError
-from spectune.domain.events import CampaignOpened, Event, Measured
+from spectune.domain.events import CampaignOpened, Event, Measured, Promoted, RolledBack
 from spectune.domain.measurement import RequestRecord
 from spectune.domain.ports import CampaignRow
 from spectune.ledger import codec, migrations
 from spectune.ledger.backend import Backend, transaction
 from spectune.ledger.overview import OUTLINE_KINDS, OutlineEvent, row_of
-from spectune.ledger.sqlite import sqlite_reader, sqlite_writer
+from spectune.ledger.sqlite import sqlite_copy, sqlite_reader, sqlite_writer
 from spectune.ledger.tables import RECORD_COLUMNS, campaigns, events, record_of, requests, rows_of
 
 _ID_TRIES = 100
@@ -72,14 +72,19 @@ class SqlLedger:
     @classmethod
     @contextmanager
     def read_only(cls, path: Path) -> Iterator[Self]:
-        """A ledger file for reading, also while another process writes to it.
+        """A ledger file for reading, also while another process writes to it. One of an older version is read from a
+        copy that is migrated, and stays as it is.
 
         Raises:
             LedgerTooNew: a newer spectune has written it.
             LedgerError: there is none, it is none, or it can't be read.
         """
         with sqlite_reader(path) as backend:
-            migrations.require_newest(backend)
+            if not migrations.is_older(backend):
+                yield cls(backend)
+                return
+        with sqlite_copy(path) as backend:
+            migrations.migrate(backend)
             yield cls(backend)
 
     def open(self, opened: CampaignOpened) -> str:
@@ -148,6 +153,21 @@ class SqlLedger:
         for campaign, seq, kind, trial, body in stored:
             outlines.setdefault(campaign, []).append(OutlineEvent(campaign, seq, kind, trial, body))
         return tuple(row_of(row.id, row.name, row.opened_at, outlines[row.id]) for row in opened)
+
+    def in_service(self) -> tuple[tuple[str, Promoted | RolledBack], ...]:
+        """Promotions and what undid them, with the campaigns that they belong to, in the order of time.
+
+        Raises:
+            LedgerError: when the ledger can't be read.
+        """
+        with transaction(self._backend) as connection:
+            stored = connection.execute(
+                select(events.c.campaign, events.c.seq, events.c.body)
+                .where(events.c.kind.in_(("promoted", "rolled-back")))
+                .order_by(events.c.at, events.c.campaign, events.c.seq)
+            ).all()
+        decoded = [(campaign, codec.decode(body, campaign, seq)) for campaign, seq, body in stored]
+        return tuple((campaign, event) for campaign, event in decoded if isinstance(event, Promoted | RolledBack))
 
     def latest(self, name: str) -> str | None:
         """The id of the newest campaign of a name, None where there is none.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from spectune.domain.errors import HostError
-from spectune.domain.service_state import FileState, Plan, Snapshot, UnitState
+from spectune.domain.service_state import FileState, Plan, Promotion, Snapshot, UnitState
 from spectune.systemd.readiness import FetchPage, Journal, Waiting
 from spectune.systemd.records import Records
 from spectune.systemd.unit import ManagedUnit, description
@@ -70,10 +70,11 @@ class Restorer:
             EngineFailure: the old service does not come up; its files are as they were.
             HostError: the host does not let it be done; the plan stays.
         """
-        self._put_back(plan)
-        for promotion in records.promotions():
-            if promotion.plan == plan.id or promotion.number == plan.undoes:
-                records.remove_promotion(promotion.number)
+        promotions = records.promotions()
+        concerned = [one for one in promotions if one.plan == plan.id or one.number == plan.undoes]
+        self._put_back(plan, concerned)
+        for promotion in concerned:
+            records.remove_promotion(promotion.number)
         records.remove_plan()
 
     def bring_up(self, plan: Plan) -> UnitState:
@@ -84,23 +85,37 @@ class Restorer:
         unit.start()
         return waiting.until_ready().look.state
 
-    def _put_back(self, plan: Plan) -> None:
+    def _put_back(self, plan: Plan, promotions: Sequence[Promotion]) -> None:
         unit, old = self._unit, plan.back_to
-        file = next(file for file in old.files if file.path == unit.drop_in)
-        now = unit.read(file.path)
+        ours = self._changed_by_us(old, promotions)
         state = unit.show()
         runs_on = state.invocation == old.invocation if old.running else True
-        if now == file and not state.needs_reload and state.runs == old.running and runs_on:
+        if not ours and not state.needs_reload and state.runs == old.running and runs_on:
             return
         self._say(f"putting {unit.name} back")
         unit.stop(plan.endpoint.port)
-        unit.put_back(file, old.folder_made)
+        for file in ours:
+            unit.put_back(file, old.folder_made)
         unit.reload()
         state = unit.show()
         self._name_changes_of_others(old, state)
         if old.running:
             state = self.bring_up(plan)
             self._say(f"{unit.name} runs again as before")
+
+    def _changed_by_us(self, old: Snapshot, promotions: Sequence[Promotion]) -> tuple[FileState, ...]:
+        """Old states of the files that spectune has changed: its own drop-in, whatever is in it now, and a unit file
+        that holds exactly what a promotion has written there."""
+        unit = self._unit
+        written = {one.file: one.after for one in promotions if one.file != unit.drop_in}
+        found = []
+        for file in old.files:
+            if file.path != unit.drop_in and file.path not in written:
+                continue
+            now = unit.read(file.path)
+            if now != file and (file.path == unit.drop_in or now.data == written[file.path]):
+                found.append(file)
+        return tuple(found)
 
     def _name_changes_of_others(self, old: Snapshot, state: UnitState) -> None:
         """What somebody else has changed meanwhile is theirs: it is left alone, and named."""

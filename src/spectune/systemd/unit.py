@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
 _REMOVE = (
     '[ -d "$2" ] || exit 0; rm -f -- "$1" && sync -- "$2" && if [ -n "$3" ]; then rmdir -- "$2" 2>/dev/null || true; fi'
 )
-_STAT = 'LC_ALL=C stat -c "%a %u:%g" -- "$1"'
+_STAT = 'LC_ALL=C stat -L -c "%a %u:%g" -- "$1"'
 _START = 'unit=$1; shift; "$@" reset-failed "$unit" 2>/dev/null; exec "$@" start --no-block "$unit"'
 _ON_GPU = (
     "command -v nvidia-smi >/dev/null || exit 0;"
@@ -49,6 +49,11 @@ class ManagedUnit:
         self._home = ""
         if not _NAME.fullmatch(self.name):
             raise InputError(f"{name!r} is not the name of a service unit", "Write it as systemctl does: llm.service")
+
+    @property
+    def label(self) -> str:
+        """As campaign files name it."""
+        return f"user:{self.name}" if self.user else self.name
 
     @property
     def sudo(self) -> bool:
@@ -182,7 +187,7 @@ class ManagedUnit:
         return look
 
     def read(self, path: str) -> FileState:
-        """A file with its mode and owner."""
+        """A file with its mode and owner; of a link, what it leads to."""
         data = self.host.get(path, sudo=self.sudo)
         if data is None:
             return FileState(path, None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue
@@ -14,6 +15,7 @@ from spectune.units.around import around
 from spectune.units.find import BY_HAND, find
 from spectune.units.flags import Plan, Spellings, items, plan, same_value
 from spectune.units.service import Entry, ServiceUnit
+from spectune.units.settings import with_variables
 from spectune.units.text import Splice, apply
 
 DROP_IN = "50-spectune.conf"
@@ -59,8 +61,16 @@ class Edited:
         return redact_text(text)
 
 
-def edit(service: ServiceUnit, changes: Changes, spellings: Spellings | None = None) -> Edited:
+def edit(
+    service: ServiceUnit,
+    changes: Changes,
+    spellings: Spellings | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Edited:
     """The unit file, or the drop-in that sets ExecStart=, with the asked flags changed and every other byte as it was.
+
+    Args:
+        variables: of the environment, set behind the command line where they are not set so already.
 
     Raises:
         InputError: the engine's command line can't be found or changed with certainty, or spectune's own drop-in is in
@@ -71,7 +81,11 @@ def edit(service: ServiceUnit, changes: Changes, spellings: Spellings | None = N
             f"{service.name} has a drop-in {DROP_IN} of spectune, which would override a change of the unit file",
             "undo it first: spectune rollback",
         )
-    return _edited(service, changes, spellings or Spellings())
+    flags = _edited(service, changes, spellings or Spellings())
+    changed = service.with_file(flags.file, flags.text)
+    entry = find(changed).entry
+    assert entry is not None
+    return replace(flags, text=with_variables(changed, entry, variables))
 
 
 def drop_in(service: ServiceUnit, changes: Changes, spellings: Spellings | None = None, name: str = DROP_IN) -> Edited:
@@ -98,7 +112,7 @@ def drop_in(service: ServiceUnit, changes: Changes, spellings: Spellings | None 
         if entry.file != name:
             raise InputError(
                 f"the drop-in {entry.file} comes after {name} and sets ExecStart= again",
-                f"rename {entry.file} to a name that sorts before {name}, or let spectune change it with --edit-unit",
+                f"rename {entry.file} to a name that sorts before {name}",
             )
     if _exec_starts(now) != _exec_starts(changed) or find(now).argv != inside.after:
         raise InputError(f"the ExecStart= lines of {service.name} can't be repeated in a drop-in", BY_HAND)
