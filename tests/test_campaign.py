@@ -48,6 +48,7 @@ class World:
     kill_before_write: bool = False
     fails: Mapping[int, EngineFailure] = field(default_factory=dict)
     dies_measuring: int | None = None  # a trial's number; the other faults name depths
+    dies_asked: int = 0
     violated: int | None = None
     refused: int | None = None
     port_taken: bool = False
@@ -123,7 +124,11 @@ class FakeRunning:
     ready_s: float = 1.0
 
     def observe(self, paths: Iterable[str] = ()) -> Evidence:
-        return Evidence("log of the server", {}, ListenerOwner.OURS, exit=Exit(-9, "killed"))
+        dead = {int(mark.split(".")[1]) for mark in self.world.running} & {
+            self.world.dies_measuring,
+            self.world.dies_asked,
+        }
+        return Evidence("log of the server", {}, ListenerOwner.OURS, exit=Exit(-9, "killed") if dead else None)
 
 
 @dataclass
@@ -402,6 +407,16 @@ def test_a_server_that_dies_while_measured_is_invalid_with_its_last_words() -> N
     campaign(world).run()
     ended = next(event for event in world.events if isinstance(event, TrialEnded) and event.trial == 4)
     assert (ended.state, ended.log) == (TrialState.INVALID, "killed")
+    assert not world.running
+
+
+def test_a_server_that_dies_while_asked_for_answers_is_invalid_with_its_last_words() -> None:
+    world = World(dies_asked=4)
+    campaign(world).run()
+    ended = next(event for event in world.events if isinstance(event, TrialEnded) and event.trial == 4)
+    assert (ended.state, ended.reason, ended.log) == (TrialState.INVALID, "out-of-memory: no memory", "killed")
+    assert any(isinstance(event, Verified) and event.trial == 4 for event in world.events)
+    assert not any(isinstance(event, Measured) and event.trial == 4 for event in world.events)
     assert not world.running
 
 

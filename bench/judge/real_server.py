@@ -75,10 +75,12 @@ def main() -> None:
     parser.add_argument("--model", default="builtin", help="tiny, builtin or the path of a GGUF file")
     parser.add_argument("--min-gain", type=float, default=0.03, help="a tie is a difference provably smaller than this")
     parser.add_argument("--alone", action="store_true", help="one server after the other")
+    parser.add_argument("--keep", type=Path, help="directory that the ledgers are left in")
     asked = parser.parse_args()
     counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="spectune-aa-") as name:
+        folder = Path(name) if asked.keep is None else asked.keep
+        folder.mkdir(parents=True, exist_ok=True)
         model = asked.model
         if asked.model == "tiny":
             from tests.support.tiny_gguf import make_tiny

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import cycle, islice
 
 from spectune.domain.asked import Asked
-from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, Seen, Service
-from spectune.domain.errors import EngineFailure, EngineUnusable, InputError
+from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, ListenerOwner, Seen, Service
+from spectune.domain.errors import EngineFailure, EngineUnusable, FailureKind, InputError
 from spectune.domain.events import (
     CampaignEnded,
+    CampaignPaused,
     CampaignResumed,
     Decided,
     Deployed,
@@ -26,7 +26,7 @@ from spectune.domain.events import (
     TrialStarted,
     Verified,
 )
-from spectune.domain.finding import Answer, ProbeRun, Status
+from spectune.domain.finding import ProbeRun, Status
 from spectune.domain.history import History
 from spectune.domain.ports import (
     Clock,
@@ -46,14 +46,16 @@ from spectune.domain.ports import (
     Verifier,
     launch_of,
 )
+from spectune.domain.questions import Exam, Questions
 from spectune.domain.redaction import redact, redact_text
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.verdict import Conclusion
+from spectune.domain.window import ALWAYS, Closing, Opening, Pause, Window, needed_s
 from spectune.domain.workload import Cell, Prompt
 
-_LOG_TAIL = 4000
 _MEMORY_BACK_S, _MEMORY_BACK_POLL_S = 15.0, 0.5
+_LOG_TAIL = 4000
 """What the ledger keeps of a failed trial's log, characters; its cause is named from more of it."""
 
 _DIAGNOSED = 64 << 10
@@ -64,10 +66,10 @@ class Rooms:
     """Everything the loop works with; assemble chooses the concrete ones.
 
     Attributes:
-        probes: prompts whose greedy answers are compared with the baseline's; never among the measured ones.
+        probes, sampled, exams: what is asked before measuring, see Questions.
         beside: the service once more, on another free port of the host.
         load_average: 1-minute load average of the host.
-        gpu_memory: bytes in use on all GPUs of the host together; None where there is none or it can't be told.
+        gpu_memory: bytes in use on the service's GPUs together; None where there is none or it can't be told.
         version: spectune's own.
     """
 
@@ -86,6 +88,8 @@ class Rooms:
     load_average: Callable[[], float]
     version: str
     gpu_memory: Callable[[], int | None] = lambda: None
+    sampled: tuple[Prompt, ...] = ()
+    exams: tuple[Exam, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class Campaign:
         self._spec = spec
         self._service = service
         self._history = History.of(rooms.ledger.events(campaign))
+        self._opening = ALWAYS
 
     def run(self) -> Conclusion:
         """Goes on until there is an answer.
@@ -129,6 +134,24 @@ class Campaign:
         while isinstance(step := self._rooms.strategy.propose(self._spec, self._history), Proposal):
             self._try(step)
         return self._conclude(step)
+
+    def run_within(self, window: Window) -> Conclusion | Pause:
+        """Goes on while the window that is open now has room for another trial.
+
+        Raises:
+            InputError: not even an empty window has.
+            EngineUnusable, HostError, LedgerError: see run.
+        """
+        now = self._rooms.clock.now()
+        self._opening = Opening(*window.around(now))
+        if now < self._opening.begin:
+            return Pause(self._opening.begin, "it is not open yet")
+        try:
+            return self.run()
+        except Closing as closing:
+            pause = self._opening.pause(closing, window)
+            self._record(CampaignPaused(self._rooms.clock.now(), pause.until, pause.reason))
+            return pause
 
     def _pick_up(self) -> None:
         """Ends what a killed run left behind, and finishes the trial it was in."""
@@ -148,6 +171,7 @@ class Campaign:
         self._try(again, first.number, first.attempt + 1)
 
     def _try(self, proposal: Proposal, number: int | None = None, attempt: int = 1) -> None:
+        self._opening.check_room(self._rooms.clock.now(), needed_s(self._spec, self._history))
         number = number or len(self._history.trials) + 1
         self._record(
             TrialStarted(
@@ -220,30 +244,26 @@ class Campaign:
     def _proves(self, arm: _Arm) -> bool:
         """Compares answers and settings with what was asked; whether measuring makes sense."""
         self._progress(arm.number, "comparing greedy answers with the baseline's")
-        probes = self._probed(arm)
+        questions = Questions(self._rooms.probes, self._rooms.sampled, self._rooms.exams)
+        probes = questions.put_to(self._rooms.load, arm.target, arm.asked.most_users)
         # Engines show a request's effective settings only once one has run.
         evidence, seen = self._observed(arm)
         findings = self._rooms.verifier.before(arm.asked, evidence, seen, probes)
         self._record(Verified(self._rooms.clock.now(), arm.number, findings, probes=probes))
+        if self._dead(arm, evidence, probes):
+            died = EngineFailure(FailureKind.DIED_MEASURING, "the server died while it was asked for answers")
+            raise _with_log(died, evidence)
         return findings.invalid_because is None
 
-    def _probed(self, arm: _Arm) -> tuple[ProbeRun, ...]:
-        """Answers to the probes, asked one at a time and then by as many users as the largest level has: some faults
-        show in company only."""
-        load, probes = self._rooms.load, self._rooms.probes
-        alone: list[Answer] = []
-        for prompt in probes:
-            alone += load.ask(arm.target, (prompt,), concurrency=1)
-            if len(alone) > 1 and all(answer.error for answer in alone[-2:]):
-                # A server that hangs would be waited for at every probe.
-                return (ProbeRun(1, tuple(alone)),)
-        users = arm.asked.most_users
-        if users < 2:
-            return (ProbeRun(1, tuple(alone)),)
-        # Where there are fewer probes than users, some are sent twice, so that the batch is as large as it will be.
-        crowd = tuple(islice(cycle(probes), max(users, len(probes))))
-        together = load.ask(arm.target, crowd, concurrency=users)[: len(probes)]
-        return ProbeRun(1, tuple(alone)), ProbeRun(users, together)
+    def _dead(self, arm: _Arm, evidence: Evidence, probes: tuple[ProbeRun, ...]) -> bool:
+        """Whether a server has ended, or only its front is left, which says so on its health page for a while."""
+        if evidence.exit is not None or evidence.listener is ListenerOwner.NONE:
+            return True
+        if not any(answer.error for run in probes for answer in run.answers):
+            return False
+        ready = arm.asked.launch.ready_path
+        page = arm.running.observe((ready,)).pages.get(ready)
+        return page is not None and page.status >= 500
 
     def _measure(self, arm: _Arm) -> None:
         for cell, prompts, progress in self._cells(arm.number):
@@ -291,6 +311,7 @@ class Campaign:
         """Every cell with its prompts, the same for every trial, and with who hears of its progress."""
         cells = self._spec.cells
         for lane, cell in enumerate(cells, start=1):
+            self._opening.check_open(self._rooms.clock.now(), self._history.trials[number])
             prompts = self._rooms.prompts.deal(lane, len(cells) + 1)
             yield cell, prompts, partial(self._cell_progress, number, cell)
 

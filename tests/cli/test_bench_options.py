@@ -121,3 +121,25 @@ def test_any_text_is_a_value_or_an_input_error(text: str) -> None:
     for parse in (options.temperatures, options.slo, lambda line: options.headers([line])):
         with contextlib.suppress(InputError):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    ("measure_from", "remote", "expected"),
+    [
+        (None, "", "here"),
+        ("here", "", "here"),
+        ("host", "llm-two", "host"),
+        ("host:/opt/s/bin/python", "llm-two", "host:/opt/s/bin/python"),
+    ],
+)
+def test_where_the_load_comes_from(measure_from: str | None, remote: str, expected: str) -> None:
+    assert options.origin(measure_from, remote) == expected
+
+
+@pytest.mark.parametrize(
+    ("measure_from", "remote"),
+    [("host", ""), (None, "llm-two"), ("there", "llm-two"), ("host:python3", "llm-two"), ("host:/a\nb", "llm-two")],
+)
+def test_a_wrong_place_is_told(measure_from: str | None, remote: str) -> None:
+    with pytest.raises(InputError, match="--measure-from"):
+        options.origin(measure_from, remote)

@@ -40,6 +40,16 @@ WRONG = [
     ("name: x\nworkload:\n  temperatures: []\n", "'workload.temperatures' should have at least 1 item"),
     ("name: x\nobjective: {maximise: per_user_toks}\n", "did you mean 'per_user_tok_s'?"),
     ("name: x\nbudget:\n  minutes: -3\n", "line 3: 'budget.minutes' should be greater than 0, found -3"),
+    (
+        "name: x\nbudget:\n  between: 1-5\n",
+        "line 3: 'budget.between' should be a span of the day, such as '01:00-05:00'",
+    ),
+    (
+        "name: x\nservice:\n  drain: {busy_request: 1}\n",
+        "unknown key 'service.drain.busy_request'; did you mean 'busy_requests'?",
+    ),
+    ("name: x\nservice:\n  drain: {busy_requests: -1}\n", "'service.drain.busy_requests' should be greater than or"),
+    ("name: x\nservice:\n  edit_unit: perhaps\n", "'service.edit_unit' should be a valid boolean"),
     ("name: x\nservice:\n  engine: lama.cpp\n", "line 3: 'service.engine' should be one of llama.cpp"),
 ]
 
@@ -49,6 +59,10 @@ def test_one_clear_error(text: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         campaign_file.parse(text, "c.yaml")
     assert expected in caught.value.message
+
+
+def test_a_window_needs_no_quotes() -> None:
+    assert campaign_file.parse("name: x\nbudget:\n  between: 01:00-05:00\n", "c.yaml").budget.between == "01:00-05:00"
 
 
 def test_all_problems_are_told_in_the_order_of_the_file() -> None:

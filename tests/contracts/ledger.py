@@ -11,7 +11,7 @@ import pytest
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.errors import LedgerError
-from spectune.domain.events import CampaignResumed, Event
+from spectune.domain.events import CampaignResumed, Event, Promoted, RolledBack
 from spectune.domain.history import History
 from spectune.domain.ports import CampaignRow, Ledger
 from tests.ledger.samples import BASELINE, DRAFT, ended, measured, opened, records, started, trial_events
@@ -21,6 +21,8 @@ class ResumableLedger(Ledger, Protocol):
     """A ledger that finds a campaign to resume."""
 
     def latest(self, name: str) -> str | None: ...
+
+    def in_service(self) -> tuple[tuple[str, Promoted | RolledBack], ...]: ...
 
 
 Store = Callable[[], AbstractContextManager[ResumableLedger]]
@@ -91,6 +93,17 @@ class LedgerContract:
         assert next(reading) == opened()
         ledger.append(campaign, measured(3))
         assert list(reading) == [measured(1), measured(2)]
+
+    def test_promotions_of_all_campaigns_in_the_order_of_time(self, ledger: ResumableLedger) -> None:
+        first, second = ledger.open(opened("a")), ledger.open(opened("b"))
+        assert ledger.in_service() == ()
+        early = Promoted(100.0, DRAFT.id, DRAFT.label, "llm.service", "box", 1, "/etc/x", "because")
+        undone = RolledBack(200.0, "llm.service", "box", 1)
+        late = replace(early, at=300.0)
+        for campaign, event in ((second, early), (first, late), (second, undone), (second, started(1))):
+            ledger.append(campaign, event)
+        assert ledger.in_service() == ((second, early), (second, undone), (first, late))
+        assert list(ledger.events(second)) == [opened("b"), early, undone, started(1)]
 
     def test_ids_are_unique_and_name_the_campaign(self, ledger: ResumableLedger) -> None:
         ids = [ledger.open(opened("same")) for _ in range(20)]

@@ -182,8 +182,10 @@ class TestOnSystemd:
         with answer("wrong") as host, pytest.raises(SudoRefused, match="password is wrong"):
             host.run(["id"], timeout_s=20, sudo=True)
         with Ssh(HostAddress("box", user="deploy", config=address.config), clock) as host:
-            with pytest.raises(SudoRefused, match="nobody can be asked"):
+            with pytest.raises(SudoRefused, match="nobody can be asked") as caught:
                 host.run(["id"], timeout_s=20, sudo=True)
+            assert "visudo -f /etc/sudoers.d/spectune" in caught.value.advice
+            assert caught.value.advice.endswith("deploy ALL=(root) NOPASSWD: ALL")
             box.put("/etc/sudoers.d/deploy", "deploy ALL=(ALL) NOPASSWD: ALL\n", 0o440)
             assert host.run(["id", "-un"], timeout_s=20, sudo=True).text == "root\n"
             box.put("/etc/sudoers.d/deploy", "", 0o440)

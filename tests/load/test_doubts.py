@@ -143,6 +143,14 @@ def test_what_is_harmless_raises_no_doubt(change: dict[str, object]) -> None:
     assert names(replace(FINE, **change)) == []  # type: ignore[arg-type]
 
 
+def test_a_cancelled_request_may_go_on_on_the_server_for_an_answer() -> None:
+    filler = recorded(outcome=Outcome.CANCELLED, tokens=None, phase=Phase.DRAIN, chunks=0)
+    facts = replace(FINE, everything=[*KEPT, filler])
+    for extra, doubted in ((11, False), (60, True)):
+        after = Counters(output_tokens=100 + 20 * 11 + extra)
+        assert ("tokens-differ-from-server" in names(replace(facts, after=after))) is doubted, extra
+
+
 def test_tokens_of_cancelled_fillers_may_count_on_the_server_or_not() -> None:
     filler = recorded(outcome=Outcome.CANCELLED, tokens=None, phase=Phase.DRAIN, chunks=30)
     everything = [*KEPT, filler]

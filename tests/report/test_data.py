@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spectune.domain.estimate import Estimate
+from spectune.domain.events import CampaignPaused, Promoted, RolledBack
 from spectune.domain.history import History
 from spectune.domain.measurement import Doubt
 from spectune.domain.trial import Purpose
@@ -47,6 +48,23 @@ def test_the_answer_names_what_it_costs() -> None:
     costs = {cost.name: (cost.before, cost.after) for cost in DATA.answer.costs}
     assert costs["KV cache memory"] == ("176\u00a0MiB", "188\u00a0MiB")
     assert costs["KV room"][0] == costs["KV room"][1]
+
+
+def test_what_happened_in_the_service_is_told() -> None:
+    history = sample.decided()
+    for event in (
+        CampaignPaused(1_772_400_000.0, 1_772_410_000.0, "the window ends"),
+        Promoted(1_772_420_000.0, "abcd1234", "mtp k=3", "llm.service", "box", 1, "/etc/x.conf", "I know"),
+        RolledBack(1_772_430_000.0, "llm.service", "box", 1),
+    ):
+        history = history.then(event)
+    texts = [note.text for note in build(history, "c1").answer.notes]
+    for part in (
+        "1 pause outside of the maintenance window, in which the service ran as before.",
+        "2026-03-02 02:53 UTC: mtp k=3 was promoted into llm.service on box (/etc/x.conf); forced: I know.",
+        "2026-03-02 05:40 UTC: mtp k=3 was rolled back from llm.service on box.",
+    ):
+        assert part in texts
 
 
 def test_constraints_are_three_valued() -> None:

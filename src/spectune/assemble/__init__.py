@@ -19,32 +19,45 @@ if TYPE_CHECKING:
         usable_cores,
         without_secrets,
     )
+    from spectune.assemble.clock import SystemClock
     from spectune.assemble.compare_servers import against
     from spectune.assemble.endpoints import Bench, Endpoint, Listener, bench, look, new_run, verify
     from spectune.assemble.ledgers import find_campaign, readable, unfinished, writable
+    from spectune.assemble.measuring import for_url
     from spectune.assemble.planning import earlier, plan
-    from spectune.assemble.promotions import chosen, promote, promote_within, rollback, status
+    from spectune.assemble.promotions import chosen, promote, promote_within, record_rollback, rollback, status
     from spectune.assemble.service_file import spec_from_unit
     from spectune.assemble.services import Site, around, site
+    from spectune.campaign import Campaign
     from spectune.judge.two_runs import compare_runs
+    from spectune.ledger.store import SqlLedger
 
 _ELSEWHERE = {
     **dict.fromkeys(("Bench", "Endpoint", "Listener", "bench", "look", "new_run", "verify"), "assemble.endpoints"),
+    "Campaign": "campaign",
+    "SqlLedger": "ledger.store",
+    "SystemClock": "assemble.clock",
     "against": "assemble.compare_servers",
+    "for_url": "assemble.measuring",
     "compare_runs": "judge.two_runs",
     **dict.fromkeys(("earlier", "plan"), "assemble.planning"),
     **dict.fromkeys(("find_campaign", "readable", "unfinished", "writable"), "assemble.ledgers"),
-    **dict.fromkeys(("chosen", "promote", "promote_within", "rollback", "status"), "assemble.promotions"),
+    **dict.fromkeys(
+        ("chosen", "promote", "promote_within", "record_rollback", "rollback", "status"), "assemble.promotions"
+    ),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
     "spec_from_unit": "assemble.service_file",
 }
 
 __all__ = [
     "Bench",
+    "Campaign",
     "Endpoint",
     "Listener",
     "Prepared",
     "Site",
+    "SqlLedger",
+    "SystemClock",
     "against",
     "around",
     "bench",
@@ -53,6 +66,7 @@ __all__ = [
     "compare_runs",
     "earlier",
     "find_campaign",
+    "for_url",
     "look",
     "new_run",
     "open_campaign",
@@ -62,6 +76,7 @@ __all__ = [
     "promote_within",
     "prompt_source",
     "readable",
+    "record_rollback",
     "rollback",
     "site",
     "spec_from_unit",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from spectune import __version__
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.engines import KITS, Kit, Located, Progress, digests
+from spectune.assemble.exams import exams
 from spectune.assemble.gpu_memory import gpu_memory_used
+from spectune.assemble.measuring import Origin, for_service
 from spectune.assemble.services import Reached, Site
 from spectune.assemble.strategies import strategy as strategy_of
 from spectune.campaign import Campaign, Rooms
@@ -22,17 +26,18 @@ from spectune.domain.deployment import Service
 from spectune.domain.errors import InputError
 from spectune.domain.events import CampaignOpened, Provenance
 from spectune.domain.ports import Deployer, Engine, Observer, PromptSource, Strategy, launch_of
+from spectune.domain.questions import Exam
 from spectune.domain.redaction import redact, redact_settings
 from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
 from spectune.domain.workload import Prompt
 from spectune.judge.objectives import check_objective
 from spectune.judge.paired import PairedJudge
 from spectune.ledger.store import SqlLedger
-from spectune.load.generator import HttpLoad
 from spectune.provision import hardware
 from spectune.search.staged import at_depth, spelled_out
 from spectune.verify.gate import Gate
 from spectune.verify.probes import FULL, SMALL, probe_set
+from spectune.verify.sampling import LITTLE, PLENTY, Amount, sampled_set
 from spectune.workload import builtin_source, open_source
 
 Drafting = TypeVar("Drafting", SpeculationSpace, CandidateSpec)
@@ -47,6 +52,8 @@ class Prepared:
         service: what is tuned; its port is free at this moment.
         baseline: the service as it is.
         pruned: label of each candidate that this engine can't run -> why; they will not be deployed.
+        sampled, exams: what is asked before measuring, beside the probes.
+        origin: where the load comes from; None where it was not asked for.
     """
 
     spec: CampaignSpec
@@ -57,6 +64,9 @@ class Prepared:
     prompts: PromptSource
     probes: tuple[Prompt, ...]
     provenance: Provenance
+    sampled: tuple[Prompt, ...] = ()
+    exams: tuple[Exam, ...] = ()
+    origin: Origin | None = None
 
 
 def prepare(spec: CampaignSpec, progress: Progress, build: bool = True, site: Site | None = None) -> Prepared:
@@ -89,16 +99,33 @@ def prepare(spec: CampaignSpec, progress: Progress, build: bool = True, site: Si
     if site is None:
         check_free(place_of(service.url))
     unmeasured = builtin_source(seed=spec.seed).deal(0, len(spec.cells) + 1)
-    probes = probe_set(FULL if hardware.gpus() and not located.simulated else SMALL, unmeasured)
+    origin = for_service(spec.service, site, [service.binary] if "python" in Path(service.binary).name else [])
+    notes = (*prompts.info.notes, origin.words) if origin.words else prompts.info.notes
+    fast = bool(hardware.gpus()) and not located.simulated
+    probes = probe_set(FULL if fast else SMALL, unmeasured)
     provenance = Provenance(
         spectune=__version__,
         engine_version=located.version,
         hardware=hardware.describe() if site is None else site.hardware(),
-        workload=prompts.info,
+        workload=replace(prompts.info, notes=notes),
         files=digests(kit, _models(spec), located.binary if site is None else None, progress),
         simulated=located.simulated,
     )
-    return Prepared(spec, engine, service, baseline, pruned, prompts, probes, provenance)
+    return Prepared(
+        spec, engine, service, baseline, pruned, prompts, probes, provenance,
+        sampled=_sampled(spec, PLENTY if fast else LITTLE),
+        exams=exams(spec, prompts, progress),
+        origin=origin,
+    )  # fmt: skip
+
+
+def _sampled(spec: CampaignSpec, amount: Amount) -> tuple[Prompt, ...]:
+    """Prompts for the check on sampling, at the highest temperature of the workload; none where it is greedy."""
+    temperatures = [one for one in spec.workload.temperatures if one != 0.0]
+    if not temperatures:
+        return ()
+    told = [one for one in temperatures if one is not None]
+    return sampled_set(max(told) if told else None, spec.workload.top_p, amount)
 
 
 def usable_cores() -> int:
@@ -142,14 +169,17 @@ def campaign(
         observer.progress(int(number) if number.isdigit() else 0, text)
 
     deployer: Deployer = LocalProcesses(directory / "logs", clock)
+    gpu_memory: Callable[[], int | None] = partial(gpu_memory_used, {**os.environ, **prepared.service.env})
     if site is not None:
-        deployer = site.deployer(prepared.service.port, say)
+        deployer, gpu_memory = site.deployer(prepared.service.port, say), site.gpu_memory
     rooms = Rooms(
         engine=prepared.engine if site is None else Reached(prepared.engine, site.way),
         deployer=deployer,
-        load=HttpLoad(clock, hardware.load_average, hardware.usable_cores()),
+        load=(prepared.origin or for_service(prepared.spec.service, site)).generator(),
         prompts=prepared.prompts,
         probes=prepared.probes,
+        sampled=prepared.sampled,
+        exams=prepared.exams,
         verifier=Gate(),
         strategy=strategy or strategy_of(prepared.spec),
         judge=PairedJudge(),
@@ -158,7 +188,7 @@ def campaign(
         observer=observer,
         beside=lambda service: replace(service, port=free_port(service.host, KITS[service.engine].most_port)),
         load_average=hardware.load_average if site is None else site.load_average,
-        gpu_memory=gpu_memory_used if site is None else site.gpu_memory,
+        gpu_memory=gpu_memory,
         version=__version__,
     )
     return Campaign(rooms, campaign_id, prepared.spec, prepared.service)

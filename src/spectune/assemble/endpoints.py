@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import httpx
@@ -13,6 +13,7 @@ import httpx
 from spectune import __version__
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.engines import KITS
+from spectune.assemble.measuring import Origin, here
 from spectune.domain.asked import Asked
 from spectune.domain.bench_run import BenchRun
 from spectune.domain.candidate import Candidate, Method, Speculation
@@ -25,9 +26,7 @@ from spectune.domain.redaction import redact_text
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, Sampling
 from spectune.load.body import Api
-from spectune.load.generator import HttpLoad
 from spectune.load.options import Options
-from spectune.provision import hardware
 from spectune.verify import gate
 from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.workload import WithNonce
@@ -171,20 +170,26 @@ def look(
     )
 
 
-def new_run(endpoint: Endpoint, what: Bench, prompts: PromptSource) -> BenchRun:
-    """The run that is about to be measured, without cells; the server is asked what it is."""
+def new_run(endpoint: Endpoint, what: Bench, prompts: PromptSource, origin: Origin | None = None) -> BenchRun:
+    """The run that is about to be measured, without cells; the server is asked what it is.
+
+    Args:
+        origin: where the load comes from; this machine by default.
+    """
+    origin = origin or here()
+    notes = (*prompts.info.notes, origin.words) if origin.words else prompts.info.notes
     seen = endpoint.seen()
     return BenchRun(
         spectune=__version__,
         started_unix=SystemClock().now(),
-        url=redact_text(endpoint.url),
+        url=redact_text(origin.url or endpoint.url),
         model=endpoint.model_id,
         engine=endpoint.engine.name if endpoint.engine else "",
         engine_version=seen.version or "",
         method=seen.method,
         depth=seen.depth,
-        client=hardware.describe(),
-        workload=prompts.info,
+        client=origin.machine,
+        workload=replace(prompts.info, notes=notes),
         api=what.api,
         seconds=what.seconds,
         precision=what.precision,
@@ -193,19 +198,25 @@ def new_run(endpoint: Endpoint, what: Bench, prompts: PromptSource) -> BenchRun:
 
 
 def bench(
-    endpoint: Endpoint, what: Bench, prompts: PromptSource, listener: Listener, flattering: PromptSource | None = None
+    endpoint: Endpoint,
+    what: Bench,
+    prompts: PromptSource,
+    listener: Listener,
+    flattering: PromptSource | None = None,
+    origin: Origin | None = None,
 ) -> None:
     """Measures every cell, with prompts that the server has never seen, and tells the listener of each.
 
     Args:
         flattering: prompts that flatter; each level is then measured with them too, before the cells of the workload.
             They are repeated word for word, as those who publish such figures repeat them.
+        origin: where the load comes from; this machine by default.
 
     Raises:
         EngineFailure: the server stopped answering; what was measured before has been told.
         InputError: a level and the prompts make no schedule.
     """
-    load = _load(endpoint, what)
+    load = (origin or here()).generator(_options(endpoint, what))
     fresh = WithNonce(prompts, os.urandom(4).hex())
     limits = Limits(what.seconds, what.precision)
 
@@ -242,7 +253,7 @@ def verify(
     service = Service(endpoint.engine.name if endpoint.engine else "", "", "", {}, {}, "", 0, endpoint.model_id)
     asked = Asked(service, candidate, candidate, launch, (cell,), 0.0)
     fresh = WithNonce(prompts, os.urandom(4).hex())
-    load = _load(endpoint)
+    load = here().generator(_options(endpoint))
     progress("asking for greedy answers")
     answers = load.ask(endpoint.target(), islice(fresh.deal(0, 2), _PROBES), concurrency=1)
     measured = load.measure(endpoint.target(), cell, fresh.deal(1, 2), Limits(5.0, 0.05), progress)
@@ -253,14 +264,13 @@ def verify(
     return Verification(tuple(finding for finding in found.findings if finding.check not in NEEDS_OUR_PROCESS))
 
 
-def _load(endpoint: Endpoint, what: Bench | None = None) -> HttpLoad:
+def _options(endpoint: Endpoint, what: Bench | None = None) -> Options:
     tls = None
     if endpoint.insecure:
         tls = ssl.create_default_context()
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
-    options = Options(api=Api(what.api), slo=what.slo, ssl=tls) if what else Options(ssl=tls)
-    return HttpLoad(SystemClock(), hardware.load_average, hardware.usable_cores(), options=options)
+    return Options(api=Api(what.api), slo=what.slo, ssl=tls) if what else Options(ssl=tls)
 
 
 def _evidence(pages: Mapping[str, Page]) -> Evidence:

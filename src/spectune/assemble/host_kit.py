@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from spectune.assemble.engines import KITS, SIMULATED, SIMULATED_SGLANG, Located, Progress
+from spectune.assemble.gpu_memory import memory_query, memory_told
 from spectune.domain.deployment import Hardware, Page
 from spectune.domain.errors import CommandTimedOut, InputError
 from spectune.domain.hosts import Host, Ran
@@ -52,7 +53,16 @@ class HostKit:
         self._kit = kit
         self._host = host
         self._where = where
+        self._variables = dict(env)
         self._env = [f"{name}={value}" for name, value in env.items()]
+
+    def gpu_memory(self) -> int | None:
+        """Bytes in use on the GPUs that the service sees; None where there is none or the host does not tell."""
+        try:
+            ran = self._host.run(memory_query(self._variables), timeout_s=_ASK_S)
+        except CommandTimedOut:
+            return None
+        return memory_told(ran.text) if ran.code == 0 else None
 
     def recognises(self, pages: Mapping[str, Page]) -> Engine | None:
         """See Kit."""
@@ -139,15 +149,3 @@ def load_average(host: Host) -> float:
     """1-minute load average of a host; 0 where it does not tell."""
     words = host.run(["cat", "/proc/loadavg"], timeout_s=_ASK_S).text.split()
     return float(words[0]) if words else 0.0
-
-
-def gpu_memory(host: Host) -> int | None:
-    """Bytes in use on all GPUs of a host together; None where there is none or it does not tell."""
-    try:
-        ran = host.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], timeout_s=_ASK_S)
-    except CommandTimedOut:
-        return None
-    used = ran.text.split()
-    if ran.code != 0 or not used or not all(number.isdigit() for number in used):
-        return None
-    return sum(map(int, used)) << 20

@@ -6,15 +6,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spectune.domain.errors import InputError
+from spectune.domain.errors import InputError, LedgerError
 from spectune.domain.history import History
 from spectune.domain.ports import CampaignRow
 from spectune.ledger.store import SqlLedger
 
 
 @contextmanager
-def writable(directory: Path) -> Iterator[SqlLedger]:
-    """The ledger of a directory of runs, for writing. Raises LedgerError."""
+def writable(directory: Path, only_there: bool = False) -> Iterator[SqlLedger]:
+    """The ledger of a directory of runs, for writing.
+
+    Args:
+        only_there: do not make one.
+
+    Raises:
+        LedgerError: it can't be written, or is not there.
+    """
+    if only_there and not ledger_path(directory).exists():
+        raise LedgerError(f"there is no ledger in {directory}", "Name the directory of the campaign's: --dir")
     with SqlLedger.open_path(ledger_path(directory)) as ledger:
         yield ledger
 

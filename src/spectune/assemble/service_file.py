@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spectune.assemble.host_kit import HostKit
 from spectune.assemble.service_text import read_items, read_service, spellings
-from spectune.assemble.services import connected, managed
+from spectune.assemble.services import check_editable, connected, managed
 from spectune.domain.candidate import Method
 from spectune.domain.deployment import Service
 from spectune.domain.errors import HostError, InputError
@@ -31,8 +32,11 @@ _WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,14})")
 _DECIMAL = re.compile(r"-?\d{1,9}\.\d{1,9}")
 
 
-def spec_from_unit(remote: str, unit: str, name: str, ask: AskPassword | None) -> CampaignSpec:
+def spec_from_unit(remote: str, unit: str, name: str, ask: AskPassword | None, edit_unit: bool = False) -> CampaignSpec:
     """A campaign that starts from what a unit runs today.
+
+    Args:
+        edit_unit: promote by changing the unit file itself.
 
     Raises:
         InputError: there is no such unit, or its engine can't be found or tuned there.
@@ -48,6 +52,8 @@ def spec_from_unit(remote: str, unit: str, name: str, ask: AskPassword | None) -
             )
             raise HostError(f"{here.name} is in the middle of a change by {plan.owner}", f"Undo it first: {again}")
         found = find(texts)
+        if edit_unit:
+            check_editable(here, found)
         if found.engine not in _PORTS:
             raise InputError(f"{here.name} starts {found.engine}, which campaigns can't tune yet")
         environment = texts.environment().values
@@ -59,6 +65,7 @@ def spec_from_unit(remote: str, unit: str, name: str, ask: AskPassword | None) -
         service = _service(found, spellings(found.engine), remote, unit, env)
         engine = HostKit(found.engine, host, here.where, environment).locate(service, lambda text, done: None, False)
         search = SearchSpec(speculation=_spaces(engine.adapter, service))
+        service = replace(service, edit_unit=edit_unit)
     return CampaignSpec(name=name, service=service, search=search, workload=WorkloadSpec(concurrency=_LEVELS))
 
 

@@ -14,10 +14,11 @@ from spectune.engines.llamacpp import flags as llamacpp_flags
 from spectune.engines.sglang import flags as sglang_flags
 from spectune.systemd.unit import ManagedUnit
 from spectune.units import programs
-from spectune.units.edit import Edited, drop_in
+from spectune.units.edit import Edited, drop_in, edit
 from spectune.units.find import find
 from spectune.units.flags import Item, Spellings, items, same_value
 from spectune.units.service import ServiceUnit
+from spectune.units.settings import line
 
 _ASK_S = 30.0
 _SCRIPT_BYTES = 1 << 16
@@ -135,26 +136,26 @@ class DropIns:
         more = {name: value for name, value in launch.env.items() if has.get(name) != value}
         return _with_variables(edited.text, {**more, **variables})
 
-    def between(self, baseline: Launch, winner: Launch) -> Edited:
-        """The drop-in that makes the step from one launch to another in the unit, and nothing else.
+    def between(self, baseline: Launch, winner: Launch, edit_unit: bool = False) -> Edited:
+        """What makes the step from one launch to another in the unit, and nothing else.
+
+        Args:
+            edit_unit: change the file that holds the command line; else write a drop-in.
 
         Raises:
             InputError: it can't be made with certainty.
         """
         asked = changes(flags_of(baseline.argv), flags_of(winner.argv), self.spelled)
-        edited = drop_in(self.service, asked, self.spelled)
         more = {name: value for name, value in winner.env.items() if baseline.env.get(name) != value}
+        if edit_unit:
+            return edit(self.service, asked, self.spelled, more)
+        edited = drop_in(self.service, asked, self.spelled)
         text = _with_variables(edited.text, more)
         return Edited(edited.file, text, edited.old, edited.before, edited.after)
 
 
 def _with_variables(text: str, variables: Mapping[str, str]) -> str:
-    return text + "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in variables.items())
-
-
-def _quoted(word: str) -> str:
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
-    return f'"{escaped}"'
+    return text + "".join(f"{line(name, value)}\n" for name, value in variables.items())
 
 
 def _of_sglang() -> Spellings:

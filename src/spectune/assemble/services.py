@@ -10,9 +10,12 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from spectune.assemble.clock import SystemClock
-from spectune.assemble.host_kit import HostKit, describe, gpu_memory, load_average
+from spectune.assemble.draining import busy_now
+from spectune.assemble.host_kit import HostKit, describe, load_average
+from spectune.assemble.round_trip import connect_s
 from spectune.assemble.service_text import DropIns, read_service, spellings
 from spectune.deploy.pages import Pages
 from spectune.domain.candidate import Candidate
@@ -29,15 +32,21 @@ from spectune.hosts.local import Local
 from spectune.hosts.ssh import Ssh
 from spectune.hosts.sudo import AskPassword
 from spectune.systemd.deployer import PageSource, SystemdDeployer
-from spectune.systemd.guard import Caller, ServiceGuard
-from spectune.systemd.unit import ManagedUnit
+from spectune.systemd.guard import Caller, Drain, ServiceGuard
+from spectune.systemd.records import Records
+from spectune.systemd.unit import DROP_IN, ManagedUnit
+from spectune.systemd.unit_file import UnitFile, editable
+from spectune.units.arguments import Found
 from spectune.units.find import find
+from spectune.units.service import ServiceUnit
 
 SSH_CONFIG = "SPECTUNE_SSH_CONFIG"
 """Names an ssh configuration file to use in place of the user's own."""
 
 READY_PATH = "/health"
 _USER = "user:"
+HERE = "this machine"
+"""Where units are that are not on another host."""
 _CONTAINERS = ("docker run", "podman run")
 
 Say = Callable[[str], None]
@@ -72,13 +81,29 @@ class Way:
         return self._direct if self._forward is None else f"http://127.0.0.1:{self._forward.port}"
 
     @property
+    def forwards(self) -> bool:
+        """Whether it leads through ssh."""
+        return self._ssh is not None
+
+    @property
+    def direct(self) -> str:
+        """Base URL on the endpoint's own host."""
+        return self._direct
+
+    def round_trip_s(self) -> float:
+        """Seconds that a round trip to the endpoint takes from here; 0 where it can't be told, or stays here."""
+        if self._forward is not None:
+            return self._forward.latency_s
+        return connect_s(self._direct) or 0.0
+
+    @property
     def words(self) -> str:
         """What the way adds to each request, for people; "" where it adds nothing."""
         return "" if self._forward is None else self._forward.words
 
     @property
     def where(self) -> str:
-        return "this machine" if self._ssh is None else self._ssh.name
+        return HERE if self._ssh is None else self._ssh.name
 
     @property
     def lost(self) -> bool:
@@ -92,10 +117,10 @@ class Way:
             self._forward.__exit__(None, None, None)
         self._forward = self._ssh.forward(self._port).__enter__()
 
-    def fetch(self, path: str, timeout_s: float) -> Page:
+    def fetch(self, path: str, timeout_s: float, headers: Mapping[str, str] = MappingProxyType({})) -> Page:
         """One page, over a way that is mended first."""
         self.mend()
-        pages = Pages(self.url, SystemClock())
+        pages = Pages(self.url, SystemClock(), headers)
         try:
             return pages.get(path, timeout_s)
         finally:
@@ -184,8 +209,8 @@ class Site:
         return load_average(self.host)
 
     def gpu_memory(self) -> int | None:
-        """Bytes in use on all GPUs of the host; None where there is none."""
-        return gpu_memory(self.host)
+        """Bytes in use on the GPUs that the service sees; None where there is none."""
+        return self.kit.gpu_memory()
 
     def deployer(self, port: int, say: Callable[[str, str], None]) -> SystemdDeployer:
         """Deploys to the unit, as long as the guard's lock is ours."""
@@ -224,7 +249,7 @@ def connected(remote: str, ask: AskPassword | None) -> Iterator[Host]:
 def managed(host: Host, remote: str, unit: str) -> ManagedUnit:
     """A unit as campaign files name it."""
     name = unit.removeprefix(_USER)
-    return ManagedUnit(host, name, SystemClock(), remote or "this machine", user=name != unit)
+    return ManagedUnit(host, name, SystemClock(), remote or HERE, user=name != unit)
 
 
 @contextmanager
@@ -240,10 +265,12 @@ def site(service: ServiceSpec, ask: AskPassword | None, say: Say) -> Iterator[Si
     with ExitStack() as stack:
         host = stack.enter_context(connected(service.remote, ask))
         unit = managed(host, service.remote, service.unit)
-        texts = read_service(unit)
+        texts = settled_texts(read_service(unit), unit)
         found = find(texts)
         if found.engine != service.engine:
             raise InputError(f"{unit.name} starts {found.engine}, and service.engine is {service.engine}")
+        if service.edit_unit:
+            check_editable(unit, found)
         way = stack.enter_context(way_to(host, service.host, service.port))
         contained = any(step.startswith(_CONTAINERS) for step in found.path)
         guard = ServiceGuard(
@@ -253,10 +280,22 @@ def site(service: ServiceSpec, ask: AskPassword | None, say: Say) -> Iterator[Si
             lambda invocation: journal.read(host, unit.name, invocation, sudo=unit.sudo),
             caller(),
             say,
+            Drain(service.drain, lambda: busy_now(texts, way.fetch)),
         )
         kit = HostKit(service.engine, host, unit.where, _variables(texts.environment().values, service.env))
         drop_ins = DropIns(texts, spellings(service.engine))
         yield Site(host, unit, way, kit, drop_ins, guard, contained, say)
+
+
+def check_editable(unit: ManagedUnit, found: Found) -> UnitFile:
+    """The file that holds a unit's command line, where it may be edited. Raises InputError."""
+    assert found.entry is not None
+    if found.entry.file == DROP_IN:
+        raise InputError(
+            f"{unit.name} has a promoted drop-in of spectune, which would override a change of the unit file",
+            "Undo it first with spectune rollback, or leave --edit-unit out (service.edit_unit: false).",
+        )
+    return editable(unit, unit.found(), found.entry.file)
 
 
 def way_to(host: Host, address: str, port: int) -> Way:
@@ -274,6 +313,28 @@ def caller() -> Caller:
 def around(found: Site | None) -> AbstractContextManager[object]:
     """The guard around a campaign; nothing where it has servers of its own."""
     return ExitStack() if found is None else found.guard.around(Purpose.CAMPAIGN)
+
+
+def settled_texts(texts: ServiceUnit, unit: ManagedUnit) -> ServiceUnit:
+    """A unit's texts as they are once what was cut off there is put back."""
+    records = Records(unit)
+    plan = records.plan()
+    if plan is None:
+        return texts
+    fragment = unit.show().fragment
+    own = next((file.data for file in plan.back_to.files if file.path == unit.drop_in), None)
+    texts = texts.without(DROP_IN) if own is None else texts.with_file(DROP_IN, _text(own))
+    for promotion in records.promotions():
+        if promotion.plan != plan.id or promotion.file == unit.drop_in or promotion.before.data is None:
+            continue
+        name = unit.name if promotion.file == fragment else promotion.file.rpartition("/")[2]
+        if texts.text_of(name) == _text(promotion.after):
+            texts = texts.with_file(name, _text(promotion.before.data))
+    return texts
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
 
 
 def _only_from_itself(address: str) -> bool:

@@ -62,16 +62,26 @@ class Sudo:
             raise SudoRefused(f"sudo is not installed on {self._host}", "Log in as root, or install sudo there.")
         if b"password is required" not in tried.err:
             raise SudoRefused(f"sudo on {self._host}: {_last(tried)}", "Allow this login to use sudo, or use root.")
-        if self._ask is None:
-            advice = "Run it on a terminal, where it is asked for once, or allow sudo without a password (NOPASSWD)."
-            raise SudoRefused(f"sudo on {self._host} wants a password, and nobody can be asked", advice)
-        opening = self._ask(f"sudo password on {self._host}: ").encode() + b"\n"
+        opening = self._asked(run).encode() + b"\n"
         tried = run(["env", "LC_ALL=C", "sudo", "-k", "-S", "-p", "", "true"], opening)
         if tried.code != 0:
             wrong = b"incorrect password" in tried.err or b"try again" in tried.err
             said = "the password is wrong" if wrong else _last(tried)
             raise SudoRefused(f"sudo on {self._host}: {said}", "Run the same command again.")
         return Prefix(("sudo", "-k", "-S", "-p", "", "--"), opening)
+
+    def _asked(self, run: Run) -> str:
+        if self._ask is None:
+            user = run(["id", "-un"], b"").text.strip()
+            raise SudoRefused(
+                f"sudo on {self._host} wants a password, and nobody can be asked",
+                "Run it on a terminal, where it is asked for once and kept nowhere; or allow it there without one, with"
+                f" `sudo visudo -f /etc/sudoers.d/spectune` and this line: {user} ALL=(root) NOPASSWD: ALL",
+            )
+        try:
+            return self._ask(f"sudo password on {self._host}: ")
+        except EOFError as error:
+            raise SudoRefused(f"sudo on {self._host} wants a password, and none was typed", "") from error
 
 
 def _last(ran: Ran) -> str:

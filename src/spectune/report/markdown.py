@@ -239,7 +239,9 @@ def _provenance(data: ReportData) -> Iterator[str]:
         "model": data.model,
         "host": f"{hw.hostname}: {', '.join(part for part in machine if part)}",
         "load average": load,
-        "workload": f"{p.workload.name}, {p.workload.amount}, SHA-256 {p.workload.sha256}",
+        "workload": "; ".join(
+            [f"{p.workload.name}, {p.workload.amount}, SHA-256 {p.workload.sha256}", *p.workload.notes]
+        ),
         **{f"{role}, SHA-256": digest for role, digest in p.files.items()},
         "spectune": p.spectune,
     }

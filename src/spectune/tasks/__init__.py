@@ -1,0 +1,1 @@
+"""Tasks whose answers are right or wrong: a built-in set, the user's own checker, and the sandbox that code runs in."""
