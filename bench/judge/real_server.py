@@ -2,9 +2,9 @@
 
     python -m bench.judge.real_server [--tries 10] [--pairs 4] [--seconds 25] [--model tiny|builtin|PATH] [--alone]
 
-Each try is a campaign of its own, with everything real but the strategy: two baselines, then "another" candidate with
-the very settings of the baseline is confirmed against it in pairs, side by side or (--alone) one after the other. The
-tiny model has random weights: its text is worthless, its timing is not. Prints a line a try as Markdown.
+Each try is a campaign of its own, with everything real but the strategy and few probes: two baselines, then "another"
+candidate with the very settings of the baseline is confirmed against it in pairs, side by side or (--alone) one after
+the other. The tiny model has random weights: its text is worthless, its timing is not. Prints a line a try as Markdown.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from spectune import assemble
@@ -27,6 +28,8 @@ from spectune.domain.verdict import Decision, Verdict
 from spectune.provision import hardware, models
 
 BASELINES = 2
+PROBES = 2
+"""Answers are not what is examined here, and asking 8 prompts twice takes as long as measuring."""
 
 
 class AgainstItself:
@@ -58,6 +61,7 @@ class Silent:
 def attempt(spec: CampaignSpec, folder: Path) -> Verdict:
     """One campaign; the verdict on the twin after its last pair."""
     prepared = assemble.prepare(spec, lambda text, fraction: None)
+    prepared = replace(prepared, probes=prepared.probes[:PROBES], sampled=())
     with assemble.writable(folder) as ledger:
         identity = assemble.open_campaign(ledger, prepared)
         assemble.campaign(ledger, identity, prepared, folder, Silent(), AgainstItself()).run()

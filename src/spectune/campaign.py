@@ -245,7 +245,7 @@ class Campaign:
         """Compares answers and settings with what was asked; whether measuring makes sense."""
         self._progress(arm.number, "comparing greedy answers with the baseline's")
         questions = Questions(self._rooms.probes, self._rooms.sampled, self._rooms.exams)
-        probes = questions.put_to(self._rooms.load, arm.target, arm.asked.most_users)
+        probes = questions.put_to(self._rooms.load, arm.target, arm.asked.most_users, self._rooms.clock.monotonic)
         # Engines show a request's effective settings only once one has run.
         evidence, seen = self._observed(arm)
         findings = self._rooms.verifier.before(arm.asked, evidence, seen, probes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from spectune.domain.finding import Answer
 from spectune.domain.ports import Limits, Target
-from spectune.domain.questions import MANY, Questions
+from spectune.domain.questions import ALONE_S, FEWEST, MANY, Questions
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Message, Prompt
 
@@ -14,6 +14,10 @@ HERE = Target("http://127.0.0.1:1", "m", lambda: None, {})
 
 def prompts(*names: str) -> tuple[Prompt, ...]:
     return tuple(Prompt(name, "chat", (Message("user", name),), 8) for name in names)
+
+
+def quick() -> float:
+    return 0.0
 
 
 @dataclass
@@ -55,7 +59,7 @@ class Easy:
 def test_everything_is_asked_in_its_way() -> None:
     load = Asking()
     tasks = Easy(prompts("task/1", "task/2"))
-    runs = Questions(prompts("a", "b"), prompts("s#1", "s#2"), (tasks,)).put_to(load, HERE, users=3)
+    runs = Questions(prompts("a", "b"), prompts("s#1", "s#2"), (tasks,)).put_to(load, HERE, users=3, monotonic=quick)
     assert load.asked == [
         (1, ["a"]), (1, ["b"]), (3, ["a", "b", "a"]), (MANY, ["s#1", "s#2"]), (MANY, ["task/1", "task/2"]),
     ]  # fmt: skip
@@ -67,13 +71,23 @@ def test_everything_is_asked_in_its_way() -> None:
 
 def test_one_user_has_no_company_and_nothing_more_is_asked_than_wanted() -> None:
     load = Asking()
-    (run,) = Questions(prompts("a")).put_to(load, HERE, users=1)
+    (run,) = Questions(prompts("a")).put_to(load, HERE, users=1, monotonic=quick)
     assert load.asked == [(1, ["a"])]
     assert run.users == 1
 
 
 def test_a_server_that_hangs_is_not_asked_on() -> None:
     load = Asking(frozenset("bc"))
-    runs = Questions(prompts("a", "b", "c", "d"), prompts("s#1")).put_to(load, HERE, users=8)
+    runs = Questions(prompts("a", "b", "c", "d"), prompts("s#1")).put_to(load, HERE, users=8, monotonic=quick)
     assert load.asked == [(1, ["a"]), (1, ["b"]), (1, ["c"])]
     assert [answer.error for answer in runs[0].answers] == ["", "timeout", "timeout"]
+
+
+def test_a_slow_server_is_asked_fewer_of_them_and_the_same_in_company() -> None:
+    load = Asking()
+    names = [f"p{n}" for n in range(FEWEST + 9)]
+    times = iter([0.0, *[ALONE_S - 1] * 2, *[ALONE_S] * 99])
+    runs = Questions(prompts(*names)).put_to(load, HERE, users=2, monotonic=lambda: next(times))
+    asked = names[: FEWEST + 2]
+    assert load.asked == [*((1, [name]) for name in asked), (2, asked)]
+    assert [[answer.prompt_id for answer in run.answers] for run in runs] == [asked, asked]
