@@ -16,20 +16,21 @@ from itertools import islice
 import httpx
 
 from bench.faults.lab import SHORT, USERS, Lab, Report, Trial
+from bench.faults.sides import NOWHERE, about_load, objections
 from bench.faults.stub import stub
+from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Launch
 from spectune.domain.errors import EngineFailure
-from spectune.domain.measurement import Outcome
 from spectune.domain.ports import Limits, Running, Target
 from spectune.domain.workload import Cell, Level, Prompt, Sampling
-from spectune.verify.endurance import FLATTERING, MOST_FAILED
 from spectune.workload import builtin_source
 
 MTP = Candidate(Speculation(Method.MTP, 2))
 EAGLE = Candidate(Speculation(Method.EAGLE3, 3, draft_model="/models/draft"))
 TREE = Candidate(Speculation(Method.EAGLE, 3, topk=4, draft_model="/models/draft"))
 ADAPTIVE = Candidate(MTP.speculation, {"speculative-adaptive": True})
+STUB = Launch((), {}, "http://127.0.0.1", "/health", (), None, "m")
 CELL = Cell(Level(USERS), Sampling(0.7))
 
 
@@ -173,7 +174,7 @@ def busy_thread(target: Target) -> Callable[[], None]:
         while not ended.is_set():
             sum(n * n for n in range(400_000))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    threads = [threading.Thread(target=work) for _ in range(6)]
     for thread in threads:
         thread.start()
 
@@ -211,17 +212,21 @@ def ill_mannered(manners: str) -> Callable[[Lab], Report]:
 
     def run(lab: Lab) -> Report:
         with stub(manners) as url:
+            if lab.client is not None:
+                return Report(frozenset(), False, {lab.client.name: lab.client.report(url, "m")})
             target = Target(url, "m", lambda: None, {}, keep_alive=False)
             try:
                 prompts = builtin_source(max_tokens=SHORT).deal(1, 8)
                 found = lab.load().measure(target, CELL, prompts, Limits(2.0, 0.0), lambda text: None)
             except EngineFailure as failure:
                 return Report(frozenset({failure.kind.value}), False, {failure.kind.value: failure.message})
+            bed = lab.simulated("hand-run")
             doubts = {doubt.name: doubt.message for doubt in found.measurement.doubts}
             fatal = any(doubt.fatal for doubt in found.measurement.doubts)
-            ended = found.measurement.requests
-            failed = sum(times for end, times in ended.items() if end not in {Outcome.OK, Outcome.CANCELLED})
-            sound = not fatal and failed <= MOST_FAILED * sum(ended.values()) and not set(doubts) & set(FLATTERING)
+            asked, cells = Asked(NOWHERE, MTP, Candidate(), STUB, (CELL,), 0.0), {CELL.key: found}
+            checked = about_load(asked, cells)
+            against = objections(asked, checked, cells, lab.reference(bed).measured)
+            sound = not fatal and not against and checked.invalid_because is None
             return Report(frozenset(doubts), sound, doubts)
 
     return run
@@ -275,9 +280,9 @@ MEASUREMENT = (
            simulated("hand-run", Trial(MTP, cells=(Cell(Level(USERS), Sampling(0.7, ignore_eos=True)),)))),
     _fault("prompts run out", "measurement", "load-not-reached nothing-measured few-requests",
            simulated("hand-run", Trial(MTP, prompts=few_prompts))),
-    _fault("the client is too slow", "measurement", "load-not-reached client-late",
+    _fault("the client is too slow", "measurement", "load-not-reached client-blocked client-late",
            simulated("hand-run", Trial(MTP, prompts=one_at_a_time))),
-    _fault("the client's loop is blocked", "measurement", "client-late client-busy",
+    _fault("the client's loop is blocked", "measurement", "client-blocked client-late client-busy",
            simulated("hand-run", Trial(MTP, meanwhile=busy_thread))),
     _fault("somebody else uses the server", "measurement", "tokens-differ-from-server",
            simulated("hand-run", Trial(MTP, meanwhile=second_client))),
@@ -297,6 +302,10 @@ ANSWERS = (
     _fault("loops", "answers", "answers", simulated("hand-run", Trial(MTP, "loops"))),
     _fault("answers are cut short", "answers", "answers", simulated("hand-run", Trial(MTP, "truncated-answers"))),
     _fault("tool calls are broken", "answers", "answers", simulated("hand-run", Trial(MTP, "broken-tool-calls"))),
+    _fault("the temperature is ignored", "answers", "answers-sampled",
+           simulated("hand-run", Trial(MTP, "temperature-ignored"))),
+    _fault("the temperature is ignored for half of the requests", "answers", "answers-sampled",
+           simulated("hand-run", Trial(MTP, "temperature-ignored=50"))),
     _fault("the draft head is dead", "answers", "head-sound", simulated("hand-run", Trial(MTP, "dead-head"))),
     _fault("the draft has random weights", "answers", "head-sound",
            simulated("dense-8b-eagle3", Trial(EAGLE, "draft-not-loaded"))),
@@ -319,4 +328,6 @@ LIFE = (
            simulated("hand-run", Trial(MTP, cells=(CELL, CELL), between=killed))),
 )  # fmt: skip
 
+OUR_OWN = frozenset({"prompts run out", "the client is too slow", "the client's loop is blocked"})
+"""Faults of the client itself, which another one does not have."""
 SIMULATED: tuple[Fault, ...] = IDENTITY + SETTINGS + MEASUREMENT + ANSWERS + LIFE

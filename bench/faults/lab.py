@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import cycle, islice
 from pathlib import Path
 
 import psutil
 
+from bench.faults.clients import MANY, REQUESTS, Client
+from bench.faults.sides import objections
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.engines import KITS
 from spectune.deploy.listeners import free_port
@@ -22,6 +24,7 @@ from spectune.domain.deployment import Counters, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure, PortTaken
 from spectune.domain.finding import ProbeRun, Status, Verification
 from spectune.domain.ports import Engine, Limits, Running, Target, launch_of
+from spectune.domain.questions import Questions
 from spectune.domain.spec import ServiceSpec
 from spectune.domain.trial import MeasuredCell, TrialState
 from spectune.domain.workload import Cell, Level, Prompt, Sampling
@@ -30,6 +33,7 @@ from spectune.load.options import Options
 from spectune.load.wire import Timeouts
 from spectune.verify.gate import Gate
 from spectune.verify.probes import Size, probe_set
+from spectune.verify.sampling import LITTLE, sampled_set
 from spectune.workload import builtin_source
 
 USERS = 4
@@ -57,10 +61,11 @@ class Bed:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What is known of the baseline: two deployments of it."""
+    """What is known of the baseline: the answers of two deployments of it, and what the second one measured."""
 
     probes: tuple[tuple[ProbeRun, ...], ...]
     seen: Seen
+    measured: dict[str, MeasuredCell]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +121,22 @@ class Report:
 
 
 class Lab:
-    """Runs trials, one after the other, and keeps what it learned of baselines."""
+    """Runs trials, one after the other, and keeps what it learned of baselines.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        client: measures in place of spectune, which then only starts the servers.
+        timeouts: of requests; simulated servers answer at once.
+    """
+
+    def __init__(self, folder: Path, client: Client | None = None, timeouts: Timeouts = TIMEOUTS) -> None:
         self.folder = folder
+        self.timeouts = timeouts
+        self.client = client
         self._clock = SystemClock()
         self._deployer = LocalProcesses(folder / "logs", self._clock, grace_s=3.0)
         self._known: dict[tuple[str, str], Reference] = {}
         self._number = 0
-        self.probes = probe_set(PROBES, builtin_source().deal(0, 8))
+        self.questions = Questions(probe_set(PROBES, builtin_source().deal(0, 8)), sampled_set(0.7, None, LITTLE))
 
     def simulated(self, profile: str, **args: bool | int | float | str) -> Bed:
         """A simulated SGLang with a model's profile."""
@@ -149,7 +161,7 @@ class Lab:
         key = bed.service.engine, repr((bed.service.args, bed.service.env))
         if key not in self._known:
             runs: list[tuple[ProbeRun, ...]] = []
-            seen = Seen()
+            seen, measured = Seen(), dict[str, MeasuredCell]()
             for _ in range(2):
                 service = replace(bed.service, port=self.free_port(bed))
                 launch = launch_of(bed.engine, service, bed.engine.baseline(service))
@@ -157,7 +169,8 @@ class Lab:
                     target = self._target(bed, launch, running)
                     runs.append(self._ask(self.load(), target))
                     seen = bed.engine.read(running.observe(launch.probe_paths))
-            self._known[key] = Reference(tuple(runs), seen)
+                    measured = self._measure(bed, Trial(bed.engine.baseline(service)), launch, running)
+            self._known[key] = Reference(tuple(runs), seen, measured)
         return self._known[key]
 
     def run(self, bed: Bed, trial: Trial) -> Report:
@@ -166,6 +179,8 @@ class Lab:
 
     def run_at(self, bed: Bed, trial: Trial, port: int) -> Report:
         """The same on a port that may be taken."""
+        if self.client is not None:
+            return self._by_client(bed, trial, port, self.client)
         reference = self.reference(bed)
         service = replace(bed.service, port=port)
         findings, measured, failed = Verification(), dict[str, MeasuredCell](), dict[str, str]()
@@ -173,9 +188,7 @@ class Lab:
         launch = launch_of(bed.engine, service, trial.candidate)
         asked = self._asked(bed, service, trial, launch, reference)
         try:
-            really = replace(service, args={**service.args, **trial.args}, env={**service.env, **_environment(trial)})
-            started = trial.relaunch(launch_of(bed.engine, really, trial.candidate))
-            with self._deployer.deploy(started, mark) as running:
+            with self._deployer.deploy(_started(bed, service, trial), mark) as running:
                 findings = self._before(bed, trial, asked, running)
                 if findings.invalid_because is None:
                     measured = self._measure(bed, trial, launch, running)
@@ -189,15 +202,45 @@ class Lab:
         after = _gpu_bytes(bed.gpu_file)
         if before is not None and after is not None:
             findings += Gate().stopped(asked, before, after)
-        return self._report(findings, measured, failed)
+        against = objections(asked, findings, measured, reference.measured) if measured else ()
+        return self._report(findings, measured, failed, against)
 
-    def _report(self, findings: Verification, measured: dict[str, MeasuredCell], failed: dict[str, str]) -> Report:
+    def _by_client(self, bed: Bed, trial: Trial, port: int, client: Client) -> Report:
+        """What another client says of the server, or of what answers in its place. Prompts that spectune sends again
+        are the client's own, sent a second time."""
+        service = replace(bed.service, port=port)
+        launch = launch_of(bed.engine, service, trial.candidate)
+        forced = any(cell.sampling.ignore_eos for cell in trial.cells)
+        requests = MANY if "-at-request=" in trial.faults else REQUESTS
+        said = ""
+        try:
+            with self._deployer.deploy(_started(bed, service, trial), self._mark()) as running:
+                for number in range(max(len(trial.cells), 2 if trial.prompts else 1)):
+                    if number and trial.between is not None:
+                        trial.between(running, launch)
+                    stop = trial.meanwhile(self._target(bed, launch, running)) if trial.meanwhile else _nothing
+                    try:
+                        said = client.report(launch.url, launch.model_id, forced, requests)
+                    finally:
+                        stop()
+        except (EngineFailure, PortTaken):
+            said = said or client.report(launch.url, launch.model_id, forced)
+        return Report(frozenset(), False, {client.name: said})
+
+    def _report(
+        self,
+        findings: Verification,
+        measured: dict[str, MeasuredCell],
+        failed: dict[str, str],
+        against: tuple[str, ...],
+    ) -> Report:
         said = {f.check: f.seen for f in findings.findings if f.status is not Status.OK and f.check not in SIMULATED}
         doubts = [doubt for cell in measured.values() for doubt in cell.measurement.doubts]
         said |= {doubt.name: doubt.message for doubt in doubts} | failed
         rest = Verification(tuple(f for f in findings.findings if f.check not in SIMULATED))
         state, _ = Gate().state(rest)
-        sound = state is TrialState.VALID and not failed and not any(doubt.fatal for doubt in doubts)
+        clear = not failed and not against and not any(doubt.fatal for doubt in doubts)
+        sound = state is TrialState.VALID and clear
         return Report(frozenset(said), sound, said, measured)
 
     def _before(self, bed: Bed, trial: Trial, asked: Asked, running: Running) -> Verification:
@@ -223,13 +266,8 @@ class Lab:
         return found
 
     def _ask(self, load: HttpLoad, target: Target) -> tuple[ProbeRun, ...]:
-        """As the campaign asks: alone, then in company."""
-        alone = load.ask(target, self.probes[:1], concurrency=1)
-        if alone[0].error:
-            return (ProbeRun(1, alone),)
-        alone += load.ask(target, self.probes[1:], concurrency=1)
-        crowd = tuple(islice(cycle(self.probes), len(self.probes)))
-        return ProbeRun(1, alone), ProbeRun(USERS, load.ask(target, crowd, concurrency=USERS))
+        """As the campaign asks: alone, then in company, then with other seeds."""
+        return self.questions.put_to(load, target, USERS, time.monotonic)
 
     def _asked(self, bed: Bed, service: Service, trial: Trial, launch: Launch, reference: Reference) -> Asked:
         return Asked(
@@ -254,7 +292,7 @@ class Lab:
         return Target(launch.url, launch.model_id, counters, launch.headers, launch.keep_alive)
 
     def load(self, load_average: Callable[[], float] = lambda: 0.5) -> HttpLoad:
-        return HttpLoad(self._clock, load_average, 2, options=Options(timeouts=TIMEOUTS, processes=1))
+        return HttpLoad(self._clock, load_average, 2, options=Options(timeouts=self.timeouts, processes=1))
 
     def free_port(self, bed: Bed) -> int:
         return free_port("127.0.0.1", KITS[bed.service.engine].most_port)
@@ -262,6 +300,12 @@ class Lab:
     def _mark(self) -> str:
         self._number += 1
         return f"faults-{os.getpid()}.{self._number}.1"
+
+
+def _started(bed: Bed, service: Service, trial: Trial) -> Launch:
+    """What really starts."""
+    really = replace(service, args={**service.args, **trial.args}, env={**service.env, **_environment(trial)})
+    return trial.relaunch(launch_of(bed.engine, really, trial.candidate))
 
 
 def _environment(trial: Trial) -> dict[str, str]:

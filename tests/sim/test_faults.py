@@ -87,6 +87,12 @@ def test_truncated_answers(launch: Simulate) -> None:
     assert len(choice["message"]["content"].split()) == 4
 
 
+@pytest.mark.parametrize(("faults", "kinds"), [("", 6), ("temperature-ignored", 1)])
+def test_temperature_ignored(launch: Simulate, faults: str, kinds: int) -> None:
+    sim = launch(speed="20", faults=faults)
+    assert len({sim.say(PROMPT, max_tokens=4, temperature=1.0, seed=seed) for seed in range(6)}) == kinds
+
+
 def test_broken_tool_calls(launch: Simulate) -> None:
     answer = launch(speed="20", faults="broken-tool-calls").chat(PROMPT, tools=TOOLS, tool_choice="required").json()
     with pytest.raises(ValueError, match="line 1"):

@@ -152,7 +152,7 @@ def test_no_check_raises(
     found += after_stopping(asked, left) + Gate().before(asked, evidence, seen, runs)
     state_of(found)
     for check in CHECKS:
-        check(asked, Observed(evidence, seen, tuple(probes), cells, left))
+        check(asked, Observed(evidence, seen, tuple(probes), cells, left, runs[0].answers if runs else ()))
     for finding in found.findings:
         assert finding.seen
         assert bool(finding.why and finding.advice) is (finding.status is not Status.OK)

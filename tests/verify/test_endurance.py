@@ -6,7 +6,7 @@ import pytest
 
 from spectune.domain.deployment import Counters, Exit, ListenerOwner
 from spectune.domain.finding import Status
-from spectune.domain.measurement import Doubt, Outcome
+from spectune.domain.measurement import Outcome
 from spectune.verify import endurance
 from spectune.verify.observed import Observed
 from tests.verify.builders import asked, cell, evidence, loaded, record
@@ -83,25 +83,3 @@ def test_sustained(observed: Observed, status: Status) -> None:
 def test_a_hang_says_after_how_many_answers() -> None:
     found = endurance.sustained(asked(), in_order(*[Outcome.OK] * 7, *[Outcome.TIMEOUT_FIRST] * 3))
     assert found.seen == "no answer to the last 3 of 10 requests: it hangs after 7"
-
-
-CACHED = Doubt("prefix-cache-hit", "99 % of prompt tokens came from the cache", "Restart.")
-LATE = Doubt("client-late", "late by 1 ms", "Free a core.")
-
-
-@pytest.mark.parametrize(
-    ("observed", "status"),
-    [
-        (loaded(cell()), OK),
-        (loaded(cell(doubts=(LATE,))), OK),
-        (loaded(cell(), cell(doubts=(LATE, CACHED))), UNKNOWN),
-        (loaded(), UNKNOWN),
-    ],
-)
-def test_measured_soundly(observed: Observed, status: Status) -> None:
-    assert endurance.measured_soundly(asked(), observed).status is status
-
-
-def test_the_doubt_and_its_cell_are_named() -> None:
-    found = endurance.measured_soundly(asked(), loaded(cell(), cell(doubts=(CACHED,))))
-    assert found.seen == "cell 2: 99 % of prompt tokens came from the cache (prefix-cache-hit)"

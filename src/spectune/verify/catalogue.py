@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from spectune.domain.asked import Asked
-from spectune.verify import aftermath, announced, answers, drafting, endurance, identity, parity, settings, traps
+from spectune.verify import (
+    aftermath,
+    announced,
+    answers,
+    drafting,
+    endurance,
+    identity,
+    parity,
+    sampling,
+    scores,
+    settings,
+    soundness,
+    traps,
+)
 from spectune.verify.check import Check, Stage
 
 
@@ -17,6 +30,10 @@ def _has_head(asked: Asked) -> bool:
 
 def _pools(asked: Asked) -> bool:
     return asked.candidate.speculation.method in drafting.POOLED
+
+
+def _named(doubts: frozenset[str]) -> str:
+    return " or ".join(sorted(doubts))
 
 
 CHECKS: tuple[Check, ...] = (
@@ -196,6 +213,30 @@ CHECKS: tuple[Check, ...] = (
         look=answers.answers_agree,
     ),
     Check(
+        name="answers-sampled",
+        stage=Stage.ANSWERS,
+        asks="Under the workload's sampling, are first words distributed as the baseline's?",
+        why="Greedy answers are right even where the temperature is ignored, and a server that always takes the "
+        "likeliest token has the more drafts accepted.",
+        violation=f"the same prompts with other seeds begin in other proportions than the baseline's (error "
+        f"{sampling.SURE:g}; unknown from {sampling.DOUBTFUL:g})",
+        advice="Compare sampled answers by hand at the same temperature; look for a sampler that the engine replaces "
+        "or leaves out under speculation.",
+        look=sampling.sampled_alike,
+        applies=sampling.wanted_of,
+    ),
+    Check(
+        name="task-score",
+        stage=Stage.ANSWERS,
+        asks="Are tasks with a right answer solved as often as by the baseline?",
+        why="Answers may differ and still be as good; this is whether they are.",
+        violation=f"more tasks are lost than gained (exact sign test over the tasks, error {scores.SURE:g}; unknown "
+        f"from {scores.DOUBTFUL:g})",
+        advice="Read the answers that became wrong; do not promote.",
+        look=scores.tasks_kept,
+        applies=scores.wanted_of,
+    ),
+    Check(
         name="drafting-happened",
         stage=Stage.LOAD,
         asks="Were tokens drafted under load, exactly when asked?",
@@ -257,11 +298,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="measured-soundly",
         stage=Stage.LOAD,
-        asks="Was it this load, on unseen prompts, with nobody else on the server?",
-        why="Cached prompts, others' requests or a load that was never reached make a candidate look faster.",
-        violation=f"never: one of the doubts {', '.join(endurance.FLATTERING)} makes it unknown",
+        asks="Was it this load, on unseen prompts and text as users get it, with nobody else on the server?",
+        why="Cached prompts, others' requests, a load that was never reached, and text that is easy to draft make a "
+        "candidate look faster than it is.",
+        violation=f"never: a doubt makes it unknown, in any cell {_named(soundness.OTHER_LOAD)}; in more than half of "
+        f"them {_named(soundness.TOO_LITTLE)}, and where drafting differs from the baseline's "
+        f"{_named(soundness.EASY_TEXT)}",
         advice="Follow the doubt's own advice and measure again.",
-        look=endurance.measured_soundly,
+        look=soundness.measured_soundly,
         blocks=False,
     ),
     Check(

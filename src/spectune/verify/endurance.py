@@ -15,9 +15,6 @@ from spectune.verify.observed import Observed
 
 MOST_FAILED = 0.01
 """Largest share of requests that may fail."""
-FLATTERING = ("prefix-cache-hit", "tokens-differ-from-server", "load-not-reached")
-"""Doubts with which a measurement is not one of this load on this server, so that no winner may rest on it. The others
-widen its interval, or concern all candidates alike."""
 HANGS = 2
 """So many unanswered requests at the end are no chance."""
 _SILENT = frozenset({Outcome.TIMEOUT_FIRST, Outcome.TIMEOUT_IDLE, Outcome.TIMEOUT_CONNECT})
@@ -83,17 +80,3 @@ def sustained(asked: Asked, observed: Observed) -> Result:
     if silent >= HANGS:
         return violated(wanted, f"no answer to the last {silent} of {len(records)} requests: it hangs after {served}")
     return ok(wanted, f"{served} of {len(records)} requests answered, up to the end")
-
-
-def measured_soundly(asked: Asked, observed: Observed) -> Result:
-    """Whether the load was the one that was asked, on a server that nobody else used, with prompts it had not seen."""
-    wanted = "the load that was asked, unseen prompts, nobody else on the server"
-    if not observed.cells:
-        return unknown(wanted, "nothing was measured")
-    found = [
-        f"{key}: {doubt.message} ({doubt.name})"
-        for key, cell in observed.cells.items()
-        for doubt in cell.measurement.doubts
-        if doubt.name in FLATTERING
-    ]
-    return unknown(wanted, "; ".join(found)) if found else ok(wanted, "no doubt of that kind in any cell")

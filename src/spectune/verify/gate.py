@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spectune.domain.asked import Asked
 from spectune.domain.deployment import Evidence, ListenerOwner, Seen
-from spectune.domain.finding import Finding, ProbeRun, Status, Verification
+from spectune.domain.finding import Answer, Finding, ProbeRun, Status, Verification
 from spectune.domain.trial import MeasuredCell, TrialState
 from spectune.verify.catalogue import CHECKS
 from spectune.verify.check import Stage
 from spectune.verify.observed import Left, Observed, ProbeAnswers
+from spectune.verify.sampling import is_sampled
+from spectune.verify.scores import is_task
 
 
 def on_start(asked: Asked, observed: Observed) -> Verification:
@@ -72,9 +74,20 @@ def _reason(finding: Finding) -> str:
     return f"{finding.check}: {finding.seen}"
 
 
+def greedy_of(runs: Iterable[ProbeRun]) -> list[ProbeRun]:
+    """The runs of plain probes: neither sampled nor tasks."""
+    return [run for run in runs if not run.answers or not (is_sampled(run.answers[0]) or is_task(run.answers[0]))]
+
+
+def _all(runs: Iterable[ProbeRun], wanted: Callable[[Answer], bool]) -> tuple[Answer, ...]:
+    return tuple(answer for run in runs for answer in run.answers if wanted(answer))
+
+
 def _beside_baseline(asked: Asked, run: ProbeRun) -> ProbeAnswers:
     """The answers with those that the baseline gave at the same number of users, from two of its deployments."""
-    before = [old.answers for deployment in asked.baseline_probes for old in deployment if old.users == run.users]
+    before = [
+        old.answers for deployment in asked.baseline_probes for old in greedy_of(deployment) if old.users == run.users
+    ]
     return ProbeAnswers(run.answers, before[0] if before else (), before[1] if len(before) > 1 else None, run.users)
 
 
@@ -82,8 +95,9 @@ class Gate:
     """The verification room behind its port (domain.ports.Verifier)."""
 
     def before(self, asked: Asked, evidence: Evidence, seen: Seen, answers: tuple[ProbeRun, ...]) -> Verification:
-        probes = tuple(_beside_baseline(asked, run) for run in answers)
-        return before_measuring(asked, Observed(evidence, seen), probes)
+        probes = tuple(_beside_baseline(asked, run) for run in greedy_of(answers))
+        observed = Observed(evidence, seen, sampled=_all(answers, is_sampled), tasks=_all(answers, is_task))
+        return before_measuring(asked, observed, probes)
 
     def after(self, asked: Asked, evidence: Evidence, seen: Seen, cells: Mapping[str, MeasuredCell]) -> Verification:
         return after_measuring(asked, Observed(evidence, seen), cells)

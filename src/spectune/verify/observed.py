@@ -46,9 +46,11 @@ class Observed:
     Attributes:
         evidence: raw.
         seen: what the engine adapter read from it.
-        answers: probe answers, one entry per load they were asked at.
+        answers: greedy probe answers, one entry per load they were asked at.
         cells: cell key -> what was measured.
         left: after the stop; None before it.
+        sampled: answers to the prompts that are asked over and over under the workload's sampling.
+        tasks: answers to tasks, with their scores.
     """
 
     evidence: Evidence
@@ -56,6 +58,8 @@ class Observed:
     answers: tuple[ProbeAnswers, ...] = ()
     cells: Mapping[str, MeasuredCell] = field(default_factory=dict)
     left: Left | None = None
+    sampled: tuple[Answer, ...] = ()
+    tasks: tuple[Answer, ...] = ()
 
     @property
     def ours(self) -> bool:

@@ -139,6 +139,8 @@ def _wanted(
     ignore_eos = bool(sampling.get("ignore_eos"))
     domain = answers.domain_of(prompt, body.get("spectune_domain"))
     faults = server.environment.faults
+    if 100 * random.random() < (faults.get("temperature-ignored") or 0.0):
+        temperature = 0.0
     seed = sampling.get("seed", sampling.get("sampling_seed"))
     said = answers.answer(
         prompt,

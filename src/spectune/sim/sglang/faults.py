@@ -18,6 +18,7 @@ KNOWN: Mapping[str, tuple[str, float | None]] = {
     "garbage-answers": ("all text is garbage", 0),
     "loops": ("text says one phrase over and over", 0),
     "truncated-answers": ("answers stop after a few tokens; value: how many", 5),
+    "temperature-ignored": ("the likeliest token is taken whatever temperature was asked; value: % of requests", 100),
     "broken-tool-calls": ("the arguments of tool calls are not JSON", 0),
     "orphan-child": ("a child in a session of its own keeps the port after the server died; value: seconds", 600),
     "orphan-gpu": ("a child in a session of its own keeps GPU memory after the server died; value: seconds", 600),
