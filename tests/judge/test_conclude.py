@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
+from scipy.stats import norm
 
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Capacity
@@ -219,28 +221,23 @@ class TestSeveralConfirmed:
 
 
 @pytest.mark.parametrize(
-    ("low", "strict_low", "value", "high", "pairs", "won"),
+    ("sd", "value", "pairs", "won"),
     [
-        (1.001, 0.999, 1.035, 1.07, 4, True),
-        (1.001, 0.999, 1.025, 1.05, 4, False),
-        (1.001, 0.999, 1.025, 1.05, 5, True),
-        (1.004, 1.001, 1.025, 1.05, 4, True),
-        (0.999, 0.997, 1.035, 1.07, 8, False),
-        (1.004, 1.001, 1.015, 1.029, 8, False),
+        (2.55, 1.02, 4, True),
+        (2.45, 1.02, 4, False),
+        (2.45, 1.02, 5, True),
+        (2.05, 1.02, 5, False),
+        (9.0, 1.02, 8, False),
     ],
-    ids=[
-        "reaches 3 %",
-        "open at the first look",
-        "proven at the second",
-        "proven at half of the error",
-        "open",
-        "small",
-    ],
+    ids=["proven at the first look", "open at the first look", "proven at the second", "open", "provably small"],
 )
-def test_gains(low: float, strict_low: float, value: float, high: float, pairs: int, won: bool) -> None:
+def test_gains(sd: float, value: float, pairs: int, won: bool) -> None:
+    """A gain of so many standard errors, at a confidence of 95 %."""
+
     class Told(Comparison):
         def ratio(self, confidence: float, cell: str = "", domain: str = "") -> Ratio:
-            return Ratio(value, low if confidence == 0.95 else strict_low, high, 9, confidence)
+            half = norm.ppf((1 + confidence) / 2) * math.log(value) / sd
+            return Ratio(value, value * math.exp(-half), value * math.exp(half), 9, confidence)
 
     told = Told(None, None)  # type: ignore[arg-type]
     assert gains(told, 0.95, make_spec(), pairs) == won

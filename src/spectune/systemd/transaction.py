@@ -88,6 +88,9 @@ class Restorer:
     def _put_back(self, plan: Plan, promotions: Sequence[Promotion]) -> None:
         unit, old = self._unit, plan.back_to
         ours = self._changed_by_us(old, promotions)
+        if old.folder_made and all(file.path != unit.drop_in for file in ours):
+            # The folder may have been made for a drop-in that was never written, or that somebody else has deleted.
+            unit.remove_folder(unit.drop_in)
         state = unit.show()
         runs_on = state.invocation == old.invocation if old.running else True
         if not ours and not state.needs_reload and state.runs == old.running and runs_on:

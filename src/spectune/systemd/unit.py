@@ -22,9 +22,9 @@ _PORT_LIMIT_S = 5.0
 _GPU_LIMIT_S = 60.0
 _POLL_S = 0.05
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
-_REMOVE = (
-    '[ -d "$2" ] || exit 0; rm -f -- "$1" && sync -- "$2" && if [ -n "$3" ]; then rmdir -- "$2" 2>/dev/null || true; fi'
-)
+# A writing that was cut off leaves a file beside the one that it was to become.
+_REMOVE = '[ -d "$2" ] || exit 0; rm -f -- "$1" "$2"/.spectune-* && sync -- "$2"'
+_REMOVE_FOLDER = '[ -d "$1" ] || exit 0; rm -f -- "$1"/.spectune-* && { rmdir -- "$1" 2>/dev/null || true; }'
 _STAT = 'LC_ALL=C stat -L -c "%a %u:%g" -- "$1"'
 _START = 'unit=$1; shift; "$@" reset-failed "$unit" 2>/dev/null; exec "$@" start --no-block "$unit"'
 _ON_GPU = (
@@ -206,16 +206,21 @@ class ManagedUnit:
             if self.host.get(path, sudo=self.sudo) is None:
                 self.write(path, text.encode())
 
-    def remove(self, path: str, folder_too: bool) -> None:
-        """Removes a file where there is one, and its folder where that is empty then."""
+    def remove(self, path: str) -> None:
+        """Removes a file where there is one."""
+        self.command(["/bin/sh", "-c", _REMOVE, "sh", path, posixpath.dirname(path)], f"removing {path}")
+
+    def remove_folder(self, path: str) -> None:
+        """Removes the folder of a file where it is empty."""
         folder = posixpath.dirname(path)
-        words = ["/bin/sh", "-c", _REMOVE, "sh", path, folder, "yes" if folder_too else ""]
-        self.command(words, f"removing {path}")
+        self.command(["/bin/sh", "-c", _REMOVE_FOLDER, "sh", folder], f"removing {folder}")
 
     def put_back(self, file: FileState, folder_made: bool) -> None:
         """Makes a file be what it was, byte for byte."""
         if file.data is None:
-            self.remove(file.path, folder_made)
+            self.remove(file.path)
+            if folder_made:
+                self.remove_folder(file.path)
         else:
             self.write(file.path, file.data, file.mode, file.owner or None)
 
