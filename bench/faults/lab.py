@@ -239,7 +239,9 @@ class Lab:
         said |= {doubt.name: doubt.message for doubt in doubts} | failed
         rest = Verification(tuple(f for f in findings.findings if f.check not in SIMULATED))
         state, _ = Gate().state(rest)
-        clear = not failed and not against and not any(doubt.fatal for doubt in doubts)
+        # Promotion refuses campaigns that ask for answers past their end.
+        stand_against = any(doubt.fatal or doubt.name == "forced-length" for doubt in doubts)
+        clear = not failed and not against and not stand_against
         sound = state is TrialState.VALID and clear
         return Report(frozenset(said), sound, said, measured)
 

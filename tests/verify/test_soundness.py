@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.finding import Status
 from spectune.domain.measurement import Doubt
 from spectune.domain.trial import MeasuredCell
+from spectune.domain.workload import Cell, Level, Sampling
 from spectune.verify import soundness
 from tests.verify.builders import BASELINE, DRAFT, asked, cell, loaded
 
@@ -31,10 +34,9 @@ THREADS = Candidate(knobs={"threads": 4})
         ((CLEAN, doubted("load-not-reached")), BASELINE, UNKNOWN),
         ((CLEAN, doubted("client-blocked")), DRAFT, UNKNOWN),
         # Text that is easy to draft: where drafting differs, and in more than half of the cells.
-        ((doubted("forced-length"),), DRAFT, UNKNOWN),
         ((CLEAN, doubted("looping-answers"), doubted("looping-answers")), DRAFT, UNKNOWN),
         ((CLEAN, doubted("looping-answers")), DRAFT, OK),
-        ((doubted("forced-length"),), THREADS, OK),
+        ((doubted("forced-length"),), DRAFT, OK),
         ((doubted("looping-answers"),), BASELINE, OK),
         # A single request: in more than half of the cells.
         ((doubted("few-requests"),), DRAFT, UNKNOWN),
@@ -46,6 +48,11 @@ THREADS = Candidate(knobs={"threads": 4})
 )
 def test_measured_soundly(cells: tuple[MeasuredCell, ...], candidate: Candidate, status: Status) -> None:
     assert soundness.measured_soundly(asked(candidate), loaded(*cells)).status is status
+
+
+def test_who_asks_for_answers_past_their_end_gets_loops() -> None:
+    wanted = replace(asked(DRAFT), cells=(Cell(Level(1), Sampling(0.0, ignore_eos=True)),))
+    assert soundness.measured_soundly(wanted, loaded(doubted("looping-answers", "forced-length"))).status is OK
 
 
 def test_the_doubt_and_its_cell_are_named() -> None:

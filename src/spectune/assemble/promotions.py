@@ -71,6 +71,8 @@ def objections(history: History, candidate: str, now: Hardware) -> tuple[str, ..
     provenance, conclusion = history.opened.provenance, history.conclusion
     if provenance.simulated:
         found.append(f"it was measured on {provenance.simulated}")
+    if history.opened.spec.workload.ignore_eos:
+        found.append("it was measured on answers forced past their end (ignore_eos), which flatters speculation")
     if conclusion is None:
         found.append("the campaign has not ended")
     elif conclusion.winner != candidate:

@@ -4,8 +4,9 @@ A doubt blocks where it can make a candidate look faster than its users will fin
 
 - always, where it was not this load on this server: cached prompts, other users, users that never came, a client that
   stood still;
-- where drafting is what the candidate changes, and text that is easier to draft than real answers (loops, answers
-  forced on past their end) was measured in more than half of the cells;
+- where drafting is what the candidate changes, and text that is easier to draft than real answers (loops) was measured
+  in more than half of the cells, unless the campaign asks for answers that go on past their end: such a campaign gets
+  its answer, marked, and promotion refuses it;
 - where a single request is all that more than half of the cells measured.
 
 Doubts about the machine (another program, drift, a client that is a little late) concern all candidates alike and are
@@ -14,7 +15,7 @@ in the intervals. They block where one side of the comparison alone has them, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from spectune.domain.asked import Asked
 from spectune.domain.trial import MeasuredCell
@@ -23,7 +24,7 @@ from spectune.verify.observed import Observed
 
 OTHER_LOAD = frozenset({"prefix-cache-hit", "tokens-differ-from-server", "load-not-reached", "client-blocked"})
 """Doubts with which it was not this load on this server, in any cell."""
-EASY_TEXT = frozenset({"looping-answers", "forced-length"})
+EASY_TEXT = frozenset({"looping-answers"})
 """Doubts about text that drafts guess more easily than what users will get."""
 TOO_LITTLE = frozenset({"few-requests"})
 MOST_CELLS = 0.5
@@ -35,13 +36,13 @@ def measured_soundly(asked: Asked, observed: Observed) -> Result:
     wanted = "the load that was asked, on text as users get it, nobody else on the server"
     if not observed.cells:
         return unknown(wanted, "nothing was measured")
-    drafts_alike = asked.candidate.speculation == asked.baseline.speculation
-    found = list(_in_the_way(observed.cells, drafts_alike))
+    alike = asked.candidate.speculation == asked.baseline.speculation
+    forced = any(cell.sampling.ignore_eos for cell in asked.cells)
+    found = list(_in_the_way(observed.cells, TOO_LITTLE if alike or forced else TOO_LITTLE | EASY_TEXT))
     return unknown(wanted, "; ".join(found)) if found else ok(wanted, "no doubt that stands in the way, in any cell")
 
 
-def _in_the_way(cells: Mapping[str, MeasuredCell], drafts_alike: bool) -> Iterator[str]:
-    common = TOO_LITTLE if drafts_alike else TOO_LITTLE | EASY_TEXT
+def _in_the_way(cells: Mapping[str, MeasuredCell], common: Set[str]) -> Iterator[str]:
     blocking = OTHER_LOAD | {name for name in common if _share(cells, name) > MOST_CELLS}
     for key, cell in cells.items():
         for doubt in cell.measurement.doubts:
