@@ -28,6 +28,8 @@ from spectune.domain.verdict import Decision, Verdict
 from spectune.provision import hardware, models
 
 BASELINES = 2
+DOMAIN = "chat"
+"""One kind of text: the judge gives all kinds the same weight, and in half a minute there are too few of each."""
 PROBES = 2
 """Answers are not what is examined here, and asking 8 prompts twice takes as long as measuring."""
 
@@ -94,7 +96,7 @@ def main() -> None:
         spec = CampaignSpec(
             name="aa",
             service=ServiceSpec(model=model, args={"threads": 1, "ctx-size": 2048, "parallel": 1}),
-            workload=WorkloadSpec(concurrency=(1,), temperatures=(0.0,), max_tokens=64),
+            workload=WorkloadSpec(concurrency=(1,), temperatures=(0.0,), max_tokens=64, domains=(DOMAIN,)),
             objective=ObjectiveSpec(min_gain=asked.min_gain),
             budget=BudgetSpec(
                 minutes=60,

@@ -144,6 +144,12 @@ def test_what_slows_both_servers_of_a_pair_does_not_widen_their_comparison() -> 
     assert sum(ratio.low > 1 for ratio in found) >= 18
 
 
+@pytest.mark.parametrize(("pairs", "counted"), [(1, True), (2, False), (4, False)])
+def test_with_pairs_side_by_side_nothing_else_counts(pairs: int, counted: bool) -> None:
+    weights = confirmed(1, common=0.0, own=0.003, pairs=pairs).contrast.weights
+    assert (float(np.abs(weights[:2]).max()) > 1e-3) is counted
+
+
 def test_side_by_side_promises_nothing_where_servers_differ_by_themselves() -> None:
     ratios = [confirmed(seed, common=0.0, own=0.03).ratio(0.95) for seed in range(20)]
     assert sum(ratio is not None and ratio.low <= 1 <= ratio.high for ratio in ratios) >= 17

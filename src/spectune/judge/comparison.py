@@ -17,6 +17,10 @@ from spectune.judge.table import Table
 
 _THIS = "this trial"
 
+ENOUGH_PAIRS, FIXED = 2, 1e3
+"""From so many pairs side by side on, their differences alone count: what else was measured of either was measured on a
+machine at another speed, by an amount that a few trials tell badly. FIXED is the common variance that says so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -100,9 +104,17 @@ class Comparer:
 
     def _contrast(self, plus: str, minus: str, groups: Sequence[str]) -> Comparison | None:
         helpful = [name if name in (plus, minus) or groups.count(name) > 1 else "" for name in groups]
-        noise = self.noise
-        found = contrast(self.table, helpful, plus, minus, noise.own, noise.common, noise.drift_rate)
+        noise, common = self.noise, self.noise.common
+        if self._pairs(groups, plus, minus) >= ENOUGH_PAIRS:
+            common = FIXED
+        found = contrast(self.table, helpful, plus, minus, noise.own, common, noise.drift_rate)
         return None if found is None else Comparison(found, self.noise)
+
+    def _pairs(self, groups: Sequence[str], plus: str, minus: str) -> int:
+        """Pairs of the two that were measured side by side."""
+        row_of = {trial.number: row for row, trial in enumerate(self.table.trials)}
+        partners = ((groups[row], row_of.get(trial.beside or 0)) for row, trial in enumerate(self.table.trials))
+        return sum(one == plus and other is not None and groups[other] == minus for one, other in partners)
 
 
 def usable(spec: CampaignSpec, trials: Iterable[Trial]) -> Table:
