@@ -159,6 +159,7 @@ def test_the_schema_knows_every_key() -> None:
         "objective",
         "constraints",
         "budget",
+        "tasks",
         "seed",
     }
     assert schema["additionalProperties"] is False
