@@ -200,6 +200,7 @@ def test_the_key_is_on_no_command_line_and_in_no_file(host: Host, start_mock: St
 @pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGTERM])
 def test_the_load_generator_there_dies(host: Host, start_mock: StartMock, harm: signal.Signals) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "2")
+    until_gone()  # those of the test before
 
     def kill() -> None:
         while not (found := remote()):
