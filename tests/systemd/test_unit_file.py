@@ -123,7 +123,7 @@ def test_a_winner_that_does_not_come_up_leaves_the_old_file(bench: Bench) -> Non
     assert bench.records.promotions() == ()
 
 
-@pytest.mark.parametrize("at", [pytest.param(n, marks=[pytest.mark.slow] * (n % 6 != 0)) for n in range(1, COMMANDS)])
+@pytest.mark.parametrize("at", [pytest.param(n, marks=[pytest.mark.slow] * (n % 15 != 0)) for n in range(1, COMMANDS)])
 def test_spectune_is_killed(bench: Bench, at: int) -> None:
     old = Old.of(bench)
     killed(bench, at, 0.03 if at % 2 else 0.0, promote)
