@@ -228,6 +228,7 @@ def test_outside_of_the_window_it_waits_and_leaves_the_service_alone(desk: Desk)
 
 
 def test_a_vendors_unit_is_not_edited(desk: Desk) -> None:
+    won(desk)
     desk.box.run("mv", f"/etc/systemd/system/{NAME}", f"/usr/lib/systemd/system/{NAME}")
     desk.box.run("systemctl", "daemon-reload")
     try:
