@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -80,6 +81,26 @@ def until_gone(seconds: float = 8.0) -> None:
     while remote():
         assert time.monotonic() < deadline, remote()
         time.sleep(0.05)
+
+
+@contextmanager
+def harmed(harm: Callable[[psutil.Process], None]) -> Iterator[None]:
+    """Harms whatever runs there, again and again: what is found first may be at its end anyway."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.5):
+            for process in remote():
+                with suppress(psutil.Error, ProcessLookupError):
+                    harm(process)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def folders() -> set[Path]:
@@ -201,16 +222,7 @@ def test_the_key_is_on_no_command_line_and_in_no_file(host: Host, start_mock: St
 def test_the_load_generator_there_dies(host: Host, start_mock: StartMock, harm: signal.Signals) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "2")
     until_gone()  # those of the test before
-
-    def kill() -> None:
-        while not (found := remote()):
-            time.sleep(0.02)
-        time.sleep(0.5)
-        for process in found:
-            process.send_signal(harm)
-
-    threading.Thread(target=kill).start()
-    with pytest.raises(HostError):
+    with harmed(lambda process: process.send_signal(harm)), pytest.raises(HostError):
         measure(host, mock.url, Level(2), seconds=30)
     until_gone()
 
@@ -335,14 +347,7 @@ def test_over_ssh_and_when_that_is_lost(tmp_path: Path, start_mock: StartMock) -
 
 def test_a_lost_connection_is_told_apart(host: Host, start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "2")
-
-    def cut() -> None:
-        while not (found := remote()):
-            time.sleep(0.02)
-        time.sleep(0.5)
-        os.killpg(os.getpgid(found[0].pid), signal.SIGKILL)
-
-    threading.Thread(target=cut).start()
-    with pytest.raises(HostLost):
+    until_gone()
+    with harmed(lambda process: os.killpg(os.getpgid(process.pid), signal.SIGKILL)), pytest.raises(HostLost):
         measure(host, mock.url, Level(2), seconds=30)
     until_gone()
