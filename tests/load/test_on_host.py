@@ -218,6 +218,7 @@ def test_the_key_is_on_no_command_line_and_in_no_file(host: Host, start_mock: St
     assert not any(key in word for word in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [signal.SIGKILL, signal.SIGTERM])
 def test_the_load_generator_there_dies(host: Host, start_mock: StartMock, harm: signal.Signals) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "2")
@@ -227,6 +228,7 @@ def test_the_load_generator_there_dies(host: Host, start_mock: StartMock, harm: 
     until_gone()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_there(start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "2")
     left = folders()
@@ -345,6 +347,7 @@ def test_over_ssh_and_when_that_is_lost(tmp_path: Path, start_mock: StartMock) -
         sshd.stop()
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_told_apart(host: Host, start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "2")
     until_gone()
