@@ -53,13 +53,12 @@ class HostKit:
         self._kit = kit
         self._host = host
         self._where = where
-        self._variables = dict(env)
-        self._env = [f"{name}={value}" for name, value in env.items()]
+        self._env = dict(env)
 
     def gpu_memory(self) -> int | None:
         """Bytes in use on the GPUs that the service sees; None where there is none or the host does not tell."""
         try:
-            ran = self._host.run(memory_query(self._variables), timeout_s=_ASK_S)
+            ran = self._host.run(memory_query(self._env), timeout_s=_ASK_S)
         except CommandTimedOut:
             return None
         return memory_told(ran.text) if ran.code == 0 else None
@@ -128,7 +127,9 @@ class HostKit:
         return Located(binary, entry, version, SGLang(flags, version or None))
 
     def _run(self, *argv: str) -> Ran:
-        return self._host.run(["env", *self._env, *argv], timeout_s=_HELP_S)
+        return self._host.run(
+            ["env", *(f"{name}={value}" for name, value in self._env.items()), *argv], timeout_s=_HELP_S
+        )
 
 
 def describe(host: Host, where: str) -> Hardware:

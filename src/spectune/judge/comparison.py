@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from spectune.domain.estimate import Ratio
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Trial
@@ -112,9 +114,8 @@ class Comparer:
 
     def _pairs(self, groups: Sequence[str], plus: str, minus: str) -> int:
         """Pairs of the two that were measured side by side."""
-        row_of = {trial.number: row for row, trial in enumerate(self.table.trials)}
-        partners = ((groups[row], row_of.get(trial.beside or 0)) for row, trial in enumerate(self.table.trials))
-        return sum(one == plus and other is not None and groups[other] == minus for one, other in partners)
+        ours, theirs = (np.array([group == side for group in groups], dtype=np.float64) for side in (plus, minus))
+        return round(float(ours @ self.table.together @ theirs))
 
 
 def usable(spec: CampaignSpec, trials: Iterable[Trial]) -> Table:

@@ -53,7 +53,7 @@ class Noise:
         timing: variance of one trial's overall log speed from repeating the same requests.
         extra: kind of slice ("cell", "domain", "both") -> variance of a deployment's deviation beyond tau2.
         repeats: differences of repeated trials behind it; 0 means that only the prior speaks.
-        share: of tau2 that two deployments side by side have in common, one a grid point; empty: none.
+        share: of tau2 that two deployments side by side have in common, one a grid point.
     """
 
     tau2: Floats

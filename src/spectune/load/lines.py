@@ -18,7 +18,7 @@ from spectune.domain.workload import Cell
 from spectune.load.body import Server
 from spectune.load.options import Options
 from spectune.load.watch import Watched
-from spectune.load.worker import Prompts
+from spectune.load.worker import Prompts, Want
 
 _LENGTH = struct.Struct("!Q")
 
@@ -59,11 +59,6 @@ class Hello:
     fifo: str
     version: str
     now_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """More prompts are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +111,7 @@ class Refused:
     is_input: bool
 
 
-Line = Hello | Wanted | Served | Told | Thought | Ended | Refused
+Line = Hello | Want | Served | Told | Thought | Ended | Refused
 
 
 def frame(order: Order | Prompts | Enough) -> bytes:

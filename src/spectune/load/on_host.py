@@ -19,11 +19,11 @@ from spectune.domain.hosts import Host, Lines
 from spectune.domain.measurement import Outcome, Phase, RequestRecord, TokenSource
 from spectune.domain.workload import LevelKind, Prompt
 from spectune.load import lines
-from spectune.load.lines import Ended, Enough, Hello, Line, Order, Refused, Served, Thought, Told, Wanted
+from spectune.load.lines import Ended, Enough, Hello, Line, Order, Refused, Served, Thought, Told
 from spectune.load.record import Recorded
 from spectune.load.running import Run, Task
 from spectune.load.window import Window
-from spectune.load.worker import Prompts
+from spectune.load.worker import Prompts, Want
 
 _SEND_S = 120.0
 # Open both ways: a pipe that nobody reads any more does not hold up the one who opens it.
@@ -32,7 +32,7 @@ _AHEAD = 256
 _AHEAD_S = 4.0
 _AHEAD_BYTES = 4 << 20
 _READERS: dict[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind) for kind in (Hello, Wanted, Served, Told, Thought, Ended, Refused)
+    kind.__name__: TypeAdapter(kind) for kind in (Hello, Want, Served, Told, Thought, Ended, Refused)
 }
 
 
@@ -84,7 +84,7 @@ class _Talk:
         self._send(self._order())
         for line in self._lines():
             match line:
-                case Wanted():
+                case Want():
                     self._send(self._prompts())
                 case Served(requests):
                     self._hear(requests)

@@ -24,7 +24,7 @@ from spectune import __version__
 from spectune.domain.errors import InputError, SpectuneError
 from spectune.domain.measurement import RequestRecord
 from spectune.load import lines
-from spectune.load.lines import Ended, Enough, Hello, Line, Order, Refused, Served, Thought, Told, Wanted
+from spectune.load.lines import Ended, Enough, Hello, Line, Order, Refused, Served, Thought, Told
 from spectune.load.record import Recorded
 from spectune.load.running import Run, Task, load
 from spectune.load.worker import Prompts, Supply, Want
@@ -66,7 +66,7 @@ class Link:
 
     def send(self, want: Want) -> None:
         """See Supply."""
-        self.tell(Wanted())
+        self.tell(want)
 
     def recv(self) -> Prompts:
         """See Supply."""
