@@ -16,7 +16,7 @@ from spectune.domain.spec import (
 )
 
 
-def demo_spec(cores: int, binary: str = "auto", minutes: float = 9.0) -> CampaignSpec:
+def demo_spec(cores: int, binary: str = "auto", minutes: float = 7.5) -> CampaignSpec:
     """The campaign of `spectune demo` for a machine with so many usable cores.
 
     The service leaves one core to everything else, as a careful operator would; using all of them is one of the things

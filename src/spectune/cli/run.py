@@ -38,11 +38,11 @@ Minutes = Annotated[float, typer.Option(min=0.5, help="Stop proposing after so m
 def demo(
     directory: Directory = Path("spectune-runs"),
     binary: Binary = "auto",
-    minutes: Minutes = 9.0,
+    minutes: Minutes = 7.5,
     new: New = False,
     as_json: Json = False,
 ) -> None:
-    """Tune a real llama-server on this machine (10 minutes).
+    """Tune a real llama-server on this machine (about 8 minutes).
 
     Takes the built-in model and prompts. Sets everything up the first time: fetches a small model, and builds
     llama-server from source unless there is one.
