@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spectune.assemble.clock import SystemClock
-from spectune.assemble.services import Way
+from spectune.assemble.ways import Way
 from spectune.domain.deployment import Launch
 from spectune.domain.hosts import Host, HostAddress
 from spectune.domain.ports import Clock

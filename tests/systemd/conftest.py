@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from spectune.assemble.clock import SystemClock
-from spectune.assemble.services import Way
+from spectune.assemble.ways import Way
 from spectune.hosts.ssh import Ssh
 from tests.support.testhost.host import CannotBoot
 from tests.systemd.box import PORT, Bench, Box, address, box, fake_unit

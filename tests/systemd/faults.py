@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from spectune.assemble.services import Way
+from spectune.assemble.ways import Way
 from spectune.domain.errors import SpectuneError
 from spectune.domain.hosts import Host, Lines, Ran
 from spectune.domain.service_state import Purpose, Winner

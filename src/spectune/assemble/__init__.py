@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spectune.campaign import Campaign
     from spectune.judge.two_runs import compare_runs
     from spectune.ledger.store import SqlLedger
+    from spectune.predict.export import acceptance_export, surface_csv
 
 _ELSEWHERE = {
     **dict.fromkeys(("Bench", "Endpoint", "Listener", "bench", "look", "new_run", "verify"), "assemble.endpoints"),
@@ -47,6 +48,7 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
     "spec_from_unit": "assemble.service_file",
+    **dict.fromkeys(("acceptance_export", "surface_csv"), "predict.export"),
 }
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Site",
     "SqlLedger",
     "SystemClock",
+    "acceptance_export",
     "against",
     "around",
     "bench",
@@ -81,6 +84,7 @@ __all__ = [
     "site",
     "spec_from_unit",
     "status",
+    "surface_csv",
     "unfinished",
     "usable_cores",
     "verify",

@@ -17,11 +17,34 @@ from spectune.domain.workload import Cell, Level, Prompt, Sampling
 from spectune.load.generator import HttpLoad
 from spectune.load.options import Options
 from spectune.provision import hardware
-from spectune.verify import gate
-from spectune.verify.observed import Observed, ProbeAnswers
+from spectune.verify.gate import Gate
 from spectune.verify.probes import FULL, Size, probe_set
+from spectune.verify.sampling import PLENTY, sampled_set
 
-_ANSWERED = frozenset({"generation", "answers"})
+_ANSWERED = frozenset({"generation", "answers", "answers-sampled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two servers are asked.
+
+    Attributes:
+        users: requests in flight, besides one at a time.
+        size: how many prompts for greedy answers, and how long these may be.
+        times: how often each of the sampled prompts is asked; 0 asks none.
+        temperature: of the sampled prompts; None leaves it to each server, so that their defaults are compared too.
+    """
+
+    users: int = 8
+    size: Size = FULL
+    times: int = PLENTY.times
+    temperature: float | None = None
+
+    def sampled(self) -> tuple[Prompt, ...]:
+        """The sampled prompts; none at temperature 0, where there is nothing to be drawn."""
+        if not self.times or self.temperature == 0:
+            return ()
+        return sampled_set(self.temperature, None, replace(PLENTY, times=self.times))
 
 
 def against(
@@ -29,52 +52,59 @@ def against(
     reference: Endpoint,
     prompts: PromptSource,
     progress: Callable[[str], None],
-    users: int = 8,
-    size: Size = FULL,
+    what: Comparison | None = None,
 ) -> Verification:
-    """Holds the greedy answers of a server against those of another, alone and in company.
+    """Holds the answers of a server against those of another: greedy ones alone and in company, and how the first words
+    of sampled ones are distributed.
 
     The reference is asked twice, so that what it differs from itself is not held against the other.
 
     Args:
         prompts: the domains to ask about, beside JSON, tool calls and long outputs.
-        users: requests in flight, besides one at a time.
-        size: how many prompts, and how long their answers may be.
+        what: how much is asked.
 
     Returns:
-        The findings "generation" and "answers", with an example of what differs.
+        The findings "generation", "answers" and, unless no sampled prompts are wanted, "answers-sampled"; with an
+        example of what differs.
     """
-    probes = probe_set(size, islice(prompts.deal(0, 1), size.prompts))
-    first = _runs(reference, probes, users, lambda text: progress(f"asking the reference {text}"))
-    second = _runs(reference, probes, users, lambda text: progress(f"asking the reference again {text}"))
-    ours = _runs(endpoint, probes, users, lambda text: progress(f"asking the server {text}"))
-    groups = tuple(
-        ProbeAnswers(mine.answers, before.answers, again.answers, mine.users)
-        for mine, before, again in zip(ours, first, second, strict=True)
-    )
-    observed = Observed(endpoint.evidence(), endpoint.seen())
-    found = gate.on_answers(_asked(endpoint, reference, users), observed, groups)
+    what = what or Comparison()
+    probes = probe_set(what.size, islice(prompts.deal(0, 1), what.size.prompts))
+
+    def runs(server: Endpoint, name: str) -> tuple[ProbeRun, ...]:
+        return _runs(server, probes, what, lambda text: progress(f"asking {name} {text}"))
+
+    first, second = runs(reference, "the reference"), runs(reference, "the reference again")
+    ours = runs(endpoint, "the server")
+    asked = replace(_asked(endpoint, reference, what), baseline_probes=(first, second))
+    found = Gate().before(asked, endpoint.evidence(), endpoint.seen(), ours)
     return Verification(tuple(finding for finding in found.findings if finding.check in _ANSWERED))
 
 
 def _runs(
-    endpoint: Endpoint, probes: tuple[Prompt, ...], users: int, progress: Callable[[str], None]
+    server: Endpoint, probes: tuple[Prompt, ...], what: Comparison, progress: Callable[[str], None]
 ) -> tuple[ProbeRun, ...]:
-    load = _load(endpoint)
+    load, target = _load(server), server.target()
     found = []
-    for together in sorted({1, users}):
+    for together in sorted({1, what.users}):
         progress("one at a time" if together == 1 else f"as {together} users")
-        found.append(ProbeRun(together, load.ask(endpoint.target(), probes, together)))
+        found.append(ProbeRun(together, load.ask(target, probes, together)))
+    sampled = what.sampled()
+    if sampled:
+        progress(f"{what.times} times over, sampled")
+        # A server that answers nothing would be waited for at every prompt.
+        answers = all(answer.error for answer in found[-1].answers)
+        found.append(ProbeRun(what.users, () if answers else load.ask(target, sampled, what.users)))
     return tuple(found)
 
 
-def _asked(endpoint: Endpoint, reference: Endpoint, users: int) -> Asked:
+def _asked(endpoint: Endpoint, reference: Endpoint, what: Comparison) -> Asked:
     """All that the checks on answers want to know: which server is the reference, and that this one is not it."""
     launch = Launch((), {}, endpoint.url, "/health", endpoint.paths, None, endpoint.model_id)
     engine = endpoint.engine.name if endpoint.engine else ""
     service = Service(engine, "", "", {}, {}, "", 0, endpoint.model_id)
     candidate, baseline = Candidate(knobs={"server": endpoint.url}), Candidate(knobs={"server": reference.url, "as": 1})
-    return Asked(service, candidate, baseline, launch, (Cell(Level(users), Sampling(0.0)),), 0.0)
+    cell = Cell(Level(what.users), Sampling(what.temperature if what.sampled() else 0.0))
+    return Asked(service, candidate, baseline, launch, (cell,), 0.0)
 
 
 def _load(endpoint: Endpoint) -> LoadGenerator:

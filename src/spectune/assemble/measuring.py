@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.host_kit import describe, load_average
 from spectune.assemble.round_trip import connect_from_s, connect_s
-from spectune.assemble.services import Site, Way, connected, way_to
+from spectune.assemble.services import Site
+from spectune.assemble.ways import Way, connected, way_to
 from spectune.domain.deployment import Hardware
 from spectune.domain.errors import InputError
 from spectune.domain.hosts import Host

@@ -10,7 +10,8 @@ from spectune.assemble.clock import SystemClock
 from spectune.assemble.draining import busy_now
 from spectune.assemble.engines import Progress
 from spectune.assemble.service_text import read_service
-from spectune.assemble.services import HERE, Say, Site, caller, check_editable, connected, managed, site, way_to
+from spectune.assemble.services import Say, Site, caller, check_editable, managed, site
+from spectune.assemble.ways import HERE, connected, way_to
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Hardware
 from spectune.domain.errors import HostError, InputError

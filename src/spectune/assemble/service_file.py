@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from spectune.assemble.host_kit import HostKit
 from spectune.assemble.service_text import read_items, read_service, spellings
-from spectune.assemble.services import check_editable, connected, managed
+from spectune.assemble.services import check_editable, managed
+from spectune.assemble.ways import connected
 from spectune.domain.candidate import Method
 from spectune.domain.deployment import Service
 from spectune.domain.errors import HostError, InputError

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import getpass
-import ipaddress
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.draining import busy_now
 from spectune.assemble.host_kit import HostKit, describe, load_average
-from spectune.assemble.round_trip import connect_s
 from spectune.assemble.service_text import DropIns, read_service, spellings
-from spectune.deploy.pages import Pages
+from spectune.assemble.ways import HERE, Way, connected, way_to
 from spectune.domain.candidate import Candidate
-from spectune.domain.deployment import Evidence, Hardware, Launch, Page, Seen, Service
-from spectune.domain.errors import EngineFailure, HostLost, InputError
-from spectune.domain.hosts import Host, HostAddress
+from spectune.domain.deployment import Evidence, Hardware, Launch, Seen, Service
+from spectune.domain.errors import EngineFailure, InputError
+from spectune.domain.hosts import Host
 from spectune.domain.knobs import Knob
 from spectune.domain.ports import Engine
 from spectune.domain.service_state import Endpoint, Purpose
 from spectune.domain.spec import ServiceSpec
 from spectune.hosts import journal
-from spectune.hosts.forward import Forward
-from spectune.hosts.local import Local
-from spectune.hosts.ssh import Ssh
 from spectune.hosts.sudo import AskPassword
-from spectune.systemd.deployer import PageSource, SystemdDeployer
+from spectune.systemd.deployer import SystemdDeployer
 from spectune.systemd.guard import Caller, Drain, ServiceGuard
 from spectune.systemd.records import Records
 from spectune.systemd.unit import DROP_IN, ManagedUnit
@@ -40,119 +34,11 @@ from spectune.units.arguments import Found
 from spectune.units.find import find
 from spectune.units.service import ServiceUnit
 
-SSH_CONFIG = "SPECTUNE_SSH_CONFIG"
-"""Names an ssh configuration file to use in place of the user's own."""
-
 READY_PATH = "/health"
 _USER = "user:"
-HERE = "this machine"
-"""Where units are that are not on another host."""
 _CONTAINERS = ("docker run", "podman run")
 
 Say = Callable[[str], None]
-
-
-class Way:
-    """How the service's endpoint is reached from here; a context manager.
-
-    Args:
-        ssh: where requests go through ssh; None where the endpoint is reached directly.
-        url: the endpoint as it is reached directly.
-        port: of the endpoint on its own host.
-    """
-
-    def __init__(self, ssh: Ssh | None, url: str, port: int) -> None:
-        self._ssh = ssh
-        self._direct = url
-        self._port = port
-        self._forward: Forward | None = None
-
-    def __enter__(self) -> Way:
-        self.mend()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if self._forward is not None:
-            self._forward.__exit__(None, None, None)
-
-    @property
-    def url(self) -> str:
-        """Base URL to use from here."""
-        return self._direct if self._forward is None else f"http://127.0.0.1:{self._forward.port}"
-
-    @property
-    def forwards(self) -> bool:
-        """Whether it leads through ssh."""
-        return self._ssh is not None
-
-    @property
-    def direct(self) -> str:
-        """Base URL on the endpoint's own host."""
-        return self._direct
-
-    def round_trip_s(self) -> float:
-        """Seconds that a round trip to the endpoint takes from here; 0 where it can't be told, or stays here."""
-        if self._forward is not None:
-            return self._forward.latency_s
-        return connect_s(self._direct) or 0.0
-
-    @property
-    def words(self) -> str:
-        """What the way adds to each request, for people; "" where it adds nothing."""
-        return "" if self._forward is None else self._forward.words
-
-    @property
-    def where(self) -> str:
-        return HERE if self._ssh is None else self._ssh.name
-
-    @property
-    def lost(self) -> bool:
-        return self._forward is not None and not self._forward.is_alive()
-
-    def mend(self) -> None:
-        """Opens the way again where its connection was lost. Raises HostError."""
-        if self._ssh is None or (self._forward is not None and not self.lost):
-            return
-        if self._forward is not None:
-            self._forward.__exit__(None, None, None)
-        self._forward = self._ssh.forward(self._port).__enter__()
-
-    def fetch(self, path: str, timeout_s: float, headers: Mapping[str, str] = MappingProxyType({})) -> Page:
-        """One page, over a way that is mended first."""
-        self.mend()
-        pages = Pages(self.url, SystemClock(), headers)
-        try:
-            return pages.get(path, timeout_s)
-        finally:
-            pages.close()
-
-    @contextmanager
-    def pages(self, launch: Launch) -> Iterator[PageSource]:
-        """Pages of a launch's endpoint, while the way holds."""
-        pages = Pages(self.url, SystemClock(), launch.headers)
-        try:
-            yield _PagesOverWay(pages, self)
-        finally:
-            pages.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _PagesOverWay:
-    """Tells a lost connection from a dead server. See PageSource."""
-
-    source: Pages
-    way: Way
-
-    def get(self, path: str, timeout_s: float) -> Page:
-        return self._checked({path: self.source.get(path, timeout_s)})[path]
-
-    def get_all(self, paths: Iterable[str]) -> Mapping[str, Page]:
-        return self._checked(self.source.get_all(paths))
-
-    def _checked(self, pages: Mapping[str, Page]) -> Mapping[str, Page]:
-        if any(not page.status for page in pages.values()) and self.way.lost:
-            raise HostLost(f"the connection to {self.way.where} was lost", "The same command goes on from here.")
-        return pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,17 +121,6 @@ class Site:
         return journal.read(self.host, self.unit.name, invocation, sudo=self.unit.sudo)
 
 
-@contextmanager
-def connected(remote: str, ask: AskPassword | None) -> Iterator[Host]:
-    """A host by the name that ssh knows it by; "" is this machine."""
-    if not remote:
-        yield Local(SystemClock(), ask)
-        return
-    address = HostAddress(remote, config=os.environ.get(SSH_CONFIG, ""))
-    with Ssh(address, SystemClock(), ask) as ssh:
-        yield ssh
-
-
 def managed(host: Host, remote: str, unit: str) -> ManagedUnit:
     """A unit as campaign files name it."""
     name = unit.removeprefix(_USER)
@@ -298,13 +173,6 @@ def check_editable(unit: ManagedUnit, found: Found) -> UnitFile:
     return editable(unit, unit.found(), found.entry.file)
 
 
-def way_to(host: Host, address: str, port: int) -> Way:
-    """Directly where the address means something here, else through ssh."""
-    through = host if isinstance(host, Ssh) and _only_from_itself(address) else None
-    direct = "127.0.0.1" if address in {"0.0.0.0", "::", ""} else address
-    return Way(through, f"http://[{direct}]:{port}" if ":" in direct else f"http://{direct}:{port}", port)
-
-
 def caller() -> Caller:
     """This process, for locks and plans."""
     return Caller(f"{getpass.getuser()}@{socket.gethostname()} pid {os.getpid()}", secrets.token_hex(8))
@@ -335,17 +203,6 @@ def settled_texts(texts: ServiceUnit, unit: ManagedUnit) -> ServiceUnit:
 
 def _text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
-
-
-def _only_from_itself(address: str) -> bool:
-    """Whether an address of the host means nothing here."""
-    if address in {"", "localhost"}:
-        return True
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return ip.is_loopback or ip.is_unspecified
 
 
 def _variables(unit: Mapping[str, str], spec: Mapping[str, str]) -> dict[str, str]:
