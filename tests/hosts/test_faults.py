@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -52,7 +53,7 @@ def connected(process: psutil.Process, sshd: Sshd) -> bool:
     return any(one.raddr and one.raddr.port == sshd.port for one in process.net_connections("tcp"))
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -81,7 +82,7 @@ def test_sshd_killed_in_the_middle(ssh: Ssh, sshd: Sshd) -> None:
     assert isinstance(error, HostLost)
     assert "connection to llm-two was lost while sleep ran" in error.message
     assert "before you repeat it" in error.advice
-    assert seconds < 5
+    assert seconds < 20
     assert gone("33.001")
     assert ok(ssh)
 
@@ -98,7 +99,7 @@ def test_sshd_gone_for_good(ssh: Ssh, sshd: Sshd) -> None:
 def test_the_master_killed_in_the_middle(ssh: Ssh, sshd: Sshd) -> None:
     error, seconds = in_the_middle(ssh, "33.002", lambda: os.kill(master_pid(sshd), signal.SIGKILL))
     assert isinstance(error, HostLost)
-    assert seconds < 5
+    assert seconds < 20
     assert gone("33.002")
     assert ok(ssh)
 
@@ -124,16 +125,17 @@ def test_a_connection_that_went_silent(ssh: Ssh, sshd: Sshd) -> None:
 
     def freeze() -> None:
         for process in psutil.process_iter():
-            if process.name().startswith("sshd") and any(
-                one.laddr.port == sshd.port and one.raddr for one in process.net_connections("tcp")
-            ):
-                process.suspend()
-                stopped.append(process)
+            with suppress(psutil.NoSuchProcess):  # others end meanwhile
+                if process.name().startswith("sshd") and any(
+                    one.laddr.port == sshd.port and one.raddr for one in process.net_connections("tcp")
+                ):
+                    process.suspend()
+                    stopped.append(process)
 
     try:
         error, seconds = in_the_middle(ssh, "33.003", freeze)
         assert isinstance(error, HostLost)
-        assert seconds < 15
+        assert seconds < 25
         assert stopped
     finally:
         for process in stopped:
@@ -201,7 +203,7 @@ def test_a_key_with_a_passphrase_is_not_asked_for(ssh: Ssh, sshd: Sshd) -> None:
     began = time.monotonic()
     with pytest.raises(LoginRefused):
         ok(ssh)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 def test_a_wrong_configuration(ssh: Ssh, sshd: Sshd) -> None:
@@ -272,20 +274,19 @@ def test_the_users_own_settings_are_left_alone(ssh: Ssh, sshd: Sshd) -> None:
     assert not list(sshd.folder.glob("own-*"))
 
 
-def test_closing_leaves_nothing(
-    sshd: Sshd, clock: SystemClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_leaves_nothing(sshd: Sshd, clock: SystemClock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    before = set(Path("/tmp").glob("spectune-*"))
-    with Ssh(HostAddress(ALIAS, config=str(sshd.config)), clock) as host:
-        assert ok(host)
-        pid = master_pid(sshd)
-        (made,) = set(Path("/tmp").glob("spectune-*")) - before
-        assert made.stat().st_mode & 0o777 == 0o700
-    until(lambda: not psutil.pid_exists(pid))
-    assert not made.exists()
-    host.close()
+    # Paths of sockets must be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        with Ssh(HostAddress(ALIAS, config=str(sshd.config)), clock) as host:
+            assert ok(host)
+            pid = master_pid(sshd)
+            (made,) = Path(folder).glob("spectune-*")
+            assert made.stat().st_mode & 0o777 == 0o700
+        until(lambda: not psutil.pid_exists(pid))
+        assert not made.exists()
+        host.close()
 
 
 @pytest.mark.parametrize("over_ssh", [True, False])
@@ -293,7 +294,7 @@ def test_a_killed_spectune_ends_the_command(sshd: Sshd, over_ssh: bool) -> None:
     word = f"33.1{over_ssh:d}"
     argv = [sys.executable, "-m", "tests.hosts.killed", str(sshd.config) if over_ssh else "", "sleep", word]
     with subprocess.Popen(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
-        until(lambda: [pid for pid in running(word) if psutil.Process(pid).name() == "sleep"], 20)
+        until(lambda: [pid for pid in running(word) if psutil.Process(pid).name() == "sleep"], 60)
         process.kill()
     assert gone(word)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +26,7 @@ from spectune.domain.errors import LedgerError, SpectuneError
 from spectune.ledger.lock import only_writer
 
 _BUSY_S = 15.0
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FREE_SPACE = "Free some space there and run the same command again: all that was recorded before is kept."
 _DAMAGED = "It is damaged or was made by another program: restore it from a copy, or name another file."
 
@@ -123,11 +126,12 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Ends all connections. A writer leaves one plain file, unless a reader is still connected."""
-        self._engine.dispose()
-        if self._logging:
-            with suppress(sqlite3.Error), closing(self._connect(timeout=0)) as raw:
-                raw.execute("PRAGMA journal_mode=DELETE")
-        self._closed = True
+        with _uninterrupted():
+            self._engine.dispose()
+            if self._logging:
+                with suppress(sqlite3.Error), closing(self._connect(timeout=0)) as raw:
+                    raw.execute("PRAGMA journal_mode=DELETE")
+            self._closed = True
 
     def _connect(self, timeout: float = _BUSY_S) -> sqlite3.Connection:
         if self._closed:  # the lock is gone
@@ -148,6 +152,25 @@ class SqliteBackend:
 
     def _begin(self, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Lets signals to end wait for the few milliseconds that it takes: one in the midst of closing would be told by
+    SQLAlchemy with a traceback, and leave the log beside the ledger."""
+    came: list[int] = []
+    before = (
+        {number: signal.signal(number, lambda got, _: came.append(got)) for number in _ENDING}
+        if threading.current_thread() is threading.main_thread()  # no other may, and to no other do they come
+        else {}
+    )
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 @contextmanager
