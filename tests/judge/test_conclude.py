@@ -18,7 +18,7 @@ from spectune.domain.verdict import Conclusion
 from spectune.judge.comparison import Comparison
 from spectune.judge.paired import PairedJudge
 from spectune.judge.trial_verdict import gains
-from tests.judge.lab import BASELINE, OK, Lab, Noisy, draft, make_spec
+from tests.judge.lab import BASELINE, OK, Lab, Noisy, draft, flat, make_spec
 
 JUDGE = PairedJudge()
 
@@ -303,3 +303,39 @@ class TestBest:
         assert overall.candidate == BASELINE.id
         assert overall.ratio is None
         assert overall.runner_up == draft(2).id
+
+
+@pytest.mark.parametrize(
+    ("doubted", "who"),
+    [({BASELINE.id}, "the baseline"), ({draft(1).id, draft(3).id}, "a candidate"), ({draft(3).id}, None)],
+)
+def test_what_was_never_measured_soundly_is_no_reason_to_stay(doubted: set[str], who: str | None) -> None:
+    noisy, lab = Noisy(4), Lab(make_spec())
+    finding = Finding("measured-soundly", Status.UNKNOWN, "this load", "a single request fell into the steady window")
+    for arm, purpose in (
+        (BASELINE, Purpose.BASELINE),
+        (BASELINE, Purpose.BASELINE),
+        (draft(1), Purpose.EXPLORE),
+        (draft(3), Purpose.EXPLORE),
+    ):
+        checked = Verification((*OK.findings, finding)) if arm.id in doubted else OK
+        lab.trial(arm, purpose, noisy(-0.1 if arm != BASELINE else 0.0), checked=checked)
+    conclusion = conclude(lab)
+    if who is None:
+        assert conclusion.winner == BASELINE.id
+    else:
+        assert conclusion.winner is None
+        assert conclusion.reason == (
+            f"no decision: {who} was never measured soundly (a single request fell into the steady window); "
+            "longer measurements would tell more"
+        )
+
+
+def test_a_gain_of_which_nothing_is_known_is_no_reason_to_stay() -> None:
+    lab = Lab(make_spec(concurrency=(1,)))
+    speeds = iter((10.0, 100.0, 30.0))
+    for arm, purpose in ((BASELINE, Purpose.BASELINE), (BASELINE, Purpose.BASELINE), (draft(1), Purpose.EXPLORE)):
+        lab.trial(arm, purpose, flat(next(speeds)))
+    conclusion = conclude(lab)
+    assert conclusion.winner is None
+    assert conclusion.reason.startswith("no decision: the gain of draft k=1 is not known at all (-5.")

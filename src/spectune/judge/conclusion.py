@@ -14,8 +14,11 @@ from spectune.domain.verdict import Conclusion
 from spectune.judge.best import best_by_slice
 from spectune.judge.comparison import Comparer, Comparison
 from spectune.judge.constraints import Constraint, Constraints, broken, in_words, unproven
-from spectune.judge.fairness import SOUNDLY, unfair
+from spectune.judge.fairness import SOUNDLY, unfair, unsound
 from spectune.judge.trial_verdict import gains, is_tie, missing_cells
+
+KNOWN = 4.0
+"""Ends of an interval that are as many times apart, half as fast to twice as fast, tell nothing."""
 
 
 def conclude_campaign(spec: CampaignSpec, history: History) -> Conclusion:
@@ -161,8 +164,13 @@ def _unconfirmed(case: _Case, sound: Sequence[str]) -> Conclusion:
     ]
     if not rated:
         return Conclusion(baseline, False, "no other candidate could be measured; the baseline stays")
+    if doubted := _nothing_told(history, [identity for _, identity, _ in rated]):
+        return Conclusion(None, False, f"no decision: {doubted}; longer measurements would tell more")
     best, identity, comparison = max(rated, key=lambda row: row[0].value)
     label = history.candidates[identity].label
+    if not best.high < KNOWN * best.low:
+        reason = f"no decision: the gain of {label} is not known at all ({best.percent})"
+        return Conclusion(None, False, f"{reason}; longer measurements would tell more")
     if best.low > 1 and best.value >= 1 + goal.min_gain:
         why = "no confirmation was asked for" if spec.budget.confirm_pairs == 0 else "no confirmation was made"
         reason = (
@@ -179,6 +187,19 @@ def _unconfirmed(case: _Case, sound: Sequence[str]) -> Conclusion:
         return Conclusion(baseline, False, f"{reason} {best.percent}, and was not worth confirming")
     words = _undecided(spec, label, comparison, best, 0, goal.confidence)
     return Conclusion(baseline, False, f"nothing provably beats what you have: {words}")
+
+
+def _nothing_told(history: History, explored: Sequence[str]) -> str:
+    """Why explorations say nothing, not even that the baseline may stay: no trial of it, or of any candidate, was
+    measured soundly. "" where they do."""
+    for side in ([history.baseline.id], explored):
+        trials = [trial for identity in side for trial in history.of_candidate(identity) if trial.valid and trial.cells]
+        doubts = [unsound(trial) for trial in trials]
+        last = doubts[-1] if doubts and None not in doubts else None
+        if last is not None:
+            who = "the baseline" if side == [history.baseline.id] else "a candidate"
+            return f"{who} was never measured soundly ({last.seen})"
+    return ""
 
 
 def _unproven(history: History, identity: str) -> Iterator[str]:
