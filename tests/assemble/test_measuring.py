@@ -38,8 +38,8 @@ def test_connecting_is_timed_from_here_and_from_a_host() -> None:
         here, there = connect_s(url), connect_from_s(Local(SystemClock()), "python3", url)
     assert here is not None
     assert there is not None
-    assert 0 < here < 0.5
-    assert 0 < there < 0.5
+    assert 0 < here < 5
+    assert 0 < there < 5
     assert connect_s(url) is None
     assert connect_from_s(Local(SystemClock()), "python3", url) is None
     assert connect_from_s(Local(SystemClock()), "no-such-python", url) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spectune import assemble
-from spectune.assemble.compare_servers import against
+from spectune.assemble.compare_servers import Comparison, against
 from spectune.domain.finding import Finding, Status
 from spectune.verify.probes import Size
 from spectune.workload import builtin_source
@@ -19,7 +19,7 @@ SIZE = Size(16, 16, 64, 64)
 def compare(ours: Sim, other: Sim) -> dict[str, Finding]:
     endpoint, reference = (assemble.look(f"http://127.0.0.1:{sim.port}", None, None) for sim in (ours, other))
     told: list[str] = []
-    found = against(endpoint, reference, builtin_source(), told.append, users=4, size=SIZE)
+    found = against(endpoint, reference, builtin_source(), told.append, Comparison(4, SIZE, times=0))
     assert [text for text in told if text.endswith("4 users")] == [
         "asking the reference as 4 users", "asking the reference again as 4 users", "asking the server as 4 users",
     ]  # fmt: skip

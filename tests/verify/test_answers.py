@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
-from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer, Status
-from spectune.verify.answers import answers_agree, compare, generates, parting, reference
-from spectune.verify.observed import Observed, ProbeAnswers
-from tests.verify.builders import BASELINE, answers, asked, seen
+from spectune.verify.answers import compare, parting, reference
+from tests.verify.builders import answers
+from tests.verify.cases.answers import BASE, GARBAGE, all_parted, parted, run, text
 
 OK, VIOLATED, UNKNOWN = Status.OK, Status.VIOLATED, Status.UNKNOWN
-VOCABULARY = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "lmnrst"]
-
-
-def text(seed: int, length: int = 60) -> str:
-    rng = random.Random(seed)
-    return " ".join(rng.choices(VOCABULARY, k=length))
-
-
-def parted(seed: int, at: int, length: int = 60) -> str:
-    """The text of a seed that goes another way after so many words."""
-    return " ".join([*text(seed, length).split()[:at], "OTHERWISE", *text(seed + 1000, length).split()[at:]])
-
-
-BASE = answers(*(text(n) for n in range(12)))
-
-
-def run(*changes: tuple[int, str]) -> tuple[Answer, ...]:
-    """The baseline's answers with some texts exchanged."""
-    found = dict(enumerate(BASE)) | {n: replace(BASE[n], text=new) for n, new in changes}
-    return tuple(found.values())
-
-
-def all_parted(at: int) -> tuple[Answer, ...]:
-    return run(*((n, parted(n, at)) for n in range(12)))
-
-
 LOOP = text(50, 12) + " round and round" * 30
-GARBAGE = "\ufffd\x01" * 30
 
 
 @pytest.mark.parametrize(
@@ -212,69 +183,3 @@ def broken(rate: float, seed: int) -> Status:
 )
 def test_reference(mine: tuple[Answer, ...], again: tuple[Answer, ...] | None, status: Status) -> None:
     assert reference(mine, again).status is status
-
-
-def probed(*groups: ProbeAnswers) -> Observed:
-    return replace(seen(), answers=groups)
-
-
-REFUSED = Answer("tools", "", None, "http-error: HTTP 400 no tools")
-HUNG = Answer("tools", "", None, "timeout-first-token: nothing came")
-
-
-@pytest.mark.parametrize(
-    ("candidate", "status"),
-    [
-        ((*BASE, REFUSED), OK),
-        ((*BASE, HUNG), VIOLATED),
-        ((REFUSED, REFUSED, BASE[0]), VIOLATED),
-    ],
-)
-def test_the_service_as_it_is_may_refuse_some_kinds(candidate: tuple[Answer, ...], status: Status) -> None:
-    assert generates(asked(BASELINE, ()), probed(ProbeAnswers(candidate))).status is status
-
-
-@pytest.mark.parametrize(
-    ("observed", "status"),
-    [
-        (probed(ProbeAnswers(BASE)), OK),
-        (probed(ProbeAnswers(answers("", "Yes."))), OK),
-        (probed(ProbeAnswers(answers("", " \n"))), VIOLATED),
-        (probed(ProbeAnswers(BASE), ProbeAnswers(answers("", error="HTTP 500"))), VIOLATED),
-        (probed(), UNKNOWN),
-        (probed(ProbeAnswers(())), UNKNOWN),
-        (probed(ProbeAnswers((*BASE, REFUSED), (*BASE, REFUSED))), OK),
-        (probed(ProbeAnswers((*BASE, REFUSED), (*BASE, Answer("tools", "{}")))), VIOLATED),
-        (probed(ProbeAnswers((*BASE, REFUSED))), VIOLATED),
-    ],
-)
-def test_generation(observed: Observed, status: Status) -> None:
-    assert generates(asked(), observed).status is status
-
-
-SERVICE = asked(BASELINE, ())
-
-
-@pytest.mark.parametrize(
-    ("wanted", "observed", "status"),
-    [
-        (asked(), probed(ProbeAnswers(BASE, BASE, BASE)), OK),
-        (asked(), probed(ProbeAnswers(BASE, BASE, BASE), ProbeAnswers(all_parted(0), BASE, BASE, 4)), VIOLATED),
-        (asked(), probed(ProbeAnswers(BASE, BASE, BASE), ProbeAnswers(BASE, BASE, None, 4)), UNKNOWN),
-        (asked(), probed(ProbeAnswers(BASE)), UNKNOWN),
-        (asked(), probed(), UNKNOWN),
-        (SERVICE, probed(ProbeAnswers(BASE, floor=BASE)), OK),
-        (SERVICE, probed(ProbeAnswers(BASE)), OK),
-        (SERVICE, probed(ProbeAnswers(BASE, BASE)), OK),
-        (SERVICE, probed(ProbeAnswers(run((1, GARBAGE)), BASE)), VIOLATED),
-        (SERVICE, probed(ProbeAnswers(all_parted(2), BASE)), UNKNOWN),
-        (SERVICE, probed(ProbeAnswers(all_parted(0), BASE, BASE)), VIOLATED),
-    ],
-)
-def test_answers_agree(wanted: Asked, observed: Observed, status: Status) -> None:
-    assert answers_agree(wanted, observed).status is status
-
-
-def test_the_load_at_which_answers_differ_is_named() -> None:
-    found = answers_agree(asked(), probed(ProbeAnswers(BASE, BASE, BASE), ProbeAnswers(all_parted(0), BASE, BASE, 4)))
-    assert found.seen.startswith("4 users: 0 of 12 answers equal")

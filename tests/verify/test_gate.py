@@ -14,7 +14,7 @@ from spectune.domain.trial import TrialState
 from spectune.verify.gate import Gate, after_measuring, before_measuring, on_answers, on_start, state_of
 from spectune.verify.observed import Observed, ProbeAnswers
 from tests.verify.builders import BASELINE, DRAFT, POOL, answers, asked, cell, drafts, evidence, record, seen
-from tests.verify.test_answers import BASE
+from tests.verify.cases.answers import BASE
 
 CELL = {"c1 T0": cell(drafts(100, 0.5, 0.7, 0.5, 0.3), records=(record("a"),))}
 PROBES = (ProbeAnswers(BASE, BASE, BASE),)

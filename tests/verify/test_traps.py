@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from spectune.domain.finding import Status
+from spectune.load.doubts import doubts
 from spectune.verify.catalogue import CHECKS
 from spectune.verify.traps import TRAPS, as_markdown, in_range, known, worrying
+from tests.load.test_doubts import CASES as DOUBTED
+from tests.load.test_doubts import FINE
+from tests.verify.cases.traps import CONDITIONS
+
+CHECK = {check.name: check for check in CHECKS}
 
 LINES: dict[str, tuple[str, str]] = {
     "draft-vocabulary": (
@@ -65,6 +74,58 @@ LINES: dict[str, tuple[str, str]] = {
         "min_p and logit_bias parameters won't work with speculative decoding.",
         "min_p is 0.05",
     ),
+    "speculation-unsupported": (
+        "W srv load_model: speculative decoding not supported by this context",
+        "I srv load_model: speculative decoding will use checkpoints",
+    ),
+    "draft-size-clamped": (
+        "W common_speculative: requested draft size (n_max=16, n_min=0) exceeds the trained block size 8 -- clamping",
+        "I common_speculative: trained block size 8, requested draft size (n_max=8, n_min=0)",
+    ),
+    "depth-above-heads": (
+        "MTP depth 5 exceeds the checkpoint's num_draft_slots=3",
+        "MTP depth 3, num_draft_slots=3",
+    ),
+    "draft-tokens-default": (
+        "speculative_num_draft_tokens is set to 12 by default for ngram speculative decoding.",
+        "speculative_num_draft_tokens=12",
+    ),
+    "draft-window-ignored": (
+        "--speculative-draft-window-size has no effect with speculative_algorithm=NGRAM",
+        "speculative_draft_window_size=512, speculative_algorithm=EAGLE3",
+    ),
+    "token-map-ignored": (
+        "Speculative token map specified, but EAGLE3 models already have this. Ignoring the specified token map.",
+        "Speculative token map: 32000 of 128256 tokens",
+    ),
+    "draft-context-stretched": (
+        "Overriding draft model max_position_embeddings from 2048 to the target model's max_model_len (32768).",
+        "Overriding draft model max model len from 2048 to 32768",
+    ),
+    "states-limit-requests": (
+        "max_running_requests is capped to 11 by the mamba state cache (max_mamba_cache_size=55, 5 state slots",
+        "max_running_requests=48, max_mamba_cache_size=240",
+    ),
+    "active-requests-reduced": (
+        "The dflash draft pass needs 16 query tokens per request. Overriding max_num_active_seqs from 256 to 128.",
+        "max_num_active_seqs=256",
+    ),
+    "context-reduced": (
+        "... and the V2 model runner can't skip speculation for longer sequences; reducing max_model_len to 2048.",
+        "max_model_len=2048",
+    ),
+    "graphs-mode-changed": (
+        "CUDAGraphMode.FULL is not supported with spec-decode for FLASHINFER; setting cudagraph_mode=PIECEWISE",
+        "cudagraph_mode=CUDAGraphMode.FULL_AND_PIECEWISE",
+    ),
+    "model-runner-changed": (
+        "Model Runner V2 does not yet support speculative method 'suffix'; using the V1 model runner instead.",
+        "Model Runner V2 requires Triton; using the V1 model runner instead.",
+    ),
+    "async-scheduling-off-unpadded": (
+        "Async scheduling is not compatible with disable_padded_drafter_batch=True and will be disabled.",
+        "disable_padded_drafter_batch=False",
+    ),
     "pool-too-short": ("ngram_mod n_match=8 is too small - poor quality is possible", "ngram_mod n_match=24"),
     "kv-full": (
         "failed to find free space in the KV cache, retrying with smaller batch size, off = 0, n_batch = 256",
@@ -90,13 +151,6 @@ LINES: dict[str, tuple[str, str]] = {
 }
 """Trap -> a line that shows it, and one that speaks of the same thing and does not."""
 
-ELSEWHERE = {
-    "prefix-cache-hit": "load",
-    "tokens-unknown": "load",
-    "load-not-reached": "load",
-}
-"""Doubts of the measurement that traps refer to."""
-
 
 def test_every_trap_with_a_sign_has_its_two_lines() -> None:
     assert {trap.name for trap in TRAPS if trap.sign} == set(LINES)
@@ -112,9 +166,31 @@ def test_a_sign_is_found_and_its_like_is_not(name: str) -> None:
     assert known(miss, trap.engine, version) is None
 
 
+def test_every_trap_without_a_sign_has_its_two_cases() -> None:
+    silent = {trap.name: trap.check for trap in TRAPS if not trap.sign}
+    assert {name for name, check in silent.items() if check not in DOUBTED} == set(CONDITIONS)
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_condition_is_seen_and_its_like_is_not(name: str) -> None:
+    check = CHECK[next(trap.check for trap in TRAPS if trap.name == name)]
+    bad, good = CONDITIONS[name]
+    assert check.applies(bad.asked)
+    assert check.applies(good.asked)
+    assert (found := check(bad.asked, bad.observed)).status is bad.status, found.seen
+    assert bad.status is not Status.OK
+    assert (found := check(good.asked, good.observed)).status is Status.OK, found.seen
+
+
+@pytest.mark.parametrize("name", sorted({trap.check for trap in TRAPS} & DOUBTED.keys()))
+def test_a_doubt_of_the_measurement_is_raised_and_is_not(name: str) -> None:
+    assert name in {doubt.name for doubt in doubts(replace(FINE, **DOUBTED[name]))}  # type: ignore[arg-type]
+    assert name not in {doubt.name for doubt in doubts(FINE)}
+
+
 def test_every_trap_is_caught_by_something_that_exists() -> None:
-    """What no line tells must be looked at by a check, which has cases of its own, or by a doubt."""
-    names = {check.name for check in CHECKS} | set(ELSEWHERE)
+    """By a check, or by a doubt of the measurement."""
+    names = CHECK.keys() | DOUBTED.keys()
     assert [trap.name for trap in TRAPS if trap.check not in names] == []
     assert all(trap.meaning and trap.source and (trap.harmless or trap.advice.endswith(".")) for trap in TRAPS)
 

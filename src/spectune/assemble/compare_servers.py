@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from spectune.assemble.clock import SystemClock
@@ -11,12 +12,14 @@ from spectune.assemble.endpoints import Endpoint
 from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Launch, Service
-from spectune.domain.finding import ProbeRun, Verification
+from spectune.domain.errors import InputError
+from spectune.domain.finding import Answer, ProbeRun, Verification
 from spectune.domain.ports import LoadGenerator, PromptSource
 from spectune.domain.workload import Cell, Level, Prompt, Sampling
 from spectune.load.generator import HttpLoad
 from spectune.load.options import Options
 from spectune.provision import hardware
+from spectune.verify.first_words import FEWEST
 from spectune.verify.gate import Gate
 from spectune.verify.probes import FULL, Size, probe_set
 from spectune.verify.sampling import PLENTY, sampled_set
@@ -33,6 +36,9 @@ class Comparison:
         size: how many prompts for greedy answers, and how long these may be.
         times: how often each of the sampled prompts is asked; 0 asks none.
         temperature: of the sampled prompts; None leaves it to each server, so that their defaults are compared too.
+
+    Raises:
+        InputError: the sampled prompts can't tell anything.
     """
 
     users: int = 8
@@ -40,10 +46,15 @@ class Comparison:
     times: int = PLENTY.times
     temperature: float | None = None
 
+    def __post_init__(self) -> None:
+        if 0 < self.times < FEWEST:
+            raise InputError(f"--sampled {self.times} is too few to tell anything", f"{FEWEST} or more, or 0 for none.")
+        if self.times and self.temperature == 0:
+            raise InputError("at --temperature 0 nothing is sampled", "--sampled 0 asks for greedy answers alone.")
+
+    @property
     def sampled(self) -> tuple[Prompt, ...]:
-        """The sampled prompts; none at temperature 0, where there is nothing to be drawn."""
-        if not self.times or self.temperature == 0:
-            return ()
+        """The sampled prompts."""
         return sampled_set(self.temperature, None, replace(PLENTY, times=self.times))
 
 
@@ -88,12 +99,17 @@ def _runs(
     for together in sorted({1, what.users}):
         progress("one at a time" if together == 1 else f"as {together} users")
         found.append(ProbeRun(together, load.ask(target, probes, together)))
-    sampled = what.sampled()
+    sampled = what.sampled
     if sampled:
         progress(f"{what.times} times over, sampled")
-        # A server that answers nothing would be waited for at every prompt.
-        answers = all(answer.error for answer in found[-1].answers)
-        found.append(ProbeRun(what.users, () if answers else load.ask(target, sampled, what.users)))
+        if all(answer.error for answer in found[-1].answers):
+            # A server that answers nothing would be waited for at every prompt.
+            answers = tuple(
+                Answer(prompt.id, "", None, "not asked, as no other prompt was answered") for prompt in sampled
+            )
+        else:
+            answers = load.ask(target, sampled, what.users)
+        found.append(ProbeRun(what.users, answers))
     return tuple(found)
 
 
@@ -103,7 +119,7 @@ def _asked(endpoint: Endpoint, reference: Endpoint, what: Comparison) -> Asked:
     engine = endpoint.engine.name if endpoint.engine else ""
     service = Service(engine, "", "", {}, {}, "", 0, endpoint.model_id)
     candidate, baseline = Candidate(knobs={"server": endpoint.url}), Candidate(knobs={"server": reference.url, "as": 1})
-    cell = Cell(Level(what.users), Sampling(what.temperature if what.sampled() else 0.0))
+    cell = Cell(Level(what.users), Sampling(what.temperature if what.times else 0.0))
     return Asked(service, candidate, baseline, launch, (cell,), 0.0)
 
 

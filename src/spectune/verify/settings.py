@@ -178,6 +178,8 @@ def adjustments(asked: Asked, observed: Observed) -> Result:
     broken = [a for a in found if a.meaning is Meaning.INVALID]
     if broken:
         return violated(wanted, "; ".join(f"{a.name}: {a.because} ({a.text})" for a in broken))
+    if not found and not observed.evidence.log.strip():
+        return unknown(wanted, "no log to look for changes in")
     told = "; ".join(f"{a.name}: {a.because}" for a in found if a.meaning is Meaning.CHANGED)
     return ok(wanted, told or "no change of meaning")
 
