@@ -6,15 +6,14 @@ llama.cpp: the gauges of /metrics (--metrics), or /slots, which knows running re
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Mapping
 
-from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from spectune.domain.deployment import Page
 from spectune.domain.drain import Busy
+from spectune.engines.common.metrics import samples
+from spectune.engines.common.pages import count, json_of
 
 LOADS, METRICS, SLOTS = "/v1/loads", "/metrics", "/slots"
 PAGES: Mapping[str, tuple[str, ...]] = {
@@ -37,62 +36,47 @@ def busy(pages: Mapping[str, Page]) -> Busy | None:
     """What the first page that tells it says; None where none does. Never raises on any text."""
     readers = {LOADS: _loads, METRICS: _metrics, SLOTS: _slots}
     for path, page in pages.items():
-        counts = readers[path](page.body) if page.status == 200 and path in readers else None
+        counts = readers[path](page) if path in readers else None
         if counts is not None:
             return Busy(*counts, path)
     return None
 
 
-def _loads(text: str) -> tuple[int, int] | None:
-    body = _json(text)
+def _loads(page: Page) -> tuple[int, int] | None:
+    body = json_of(page)
     rows = body.get("loads") if isinstance(body, dict) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return None
-    running = [_whole(row.get("num_running_reqs")) for row in rows]
-    waiting = [_whole(row.get("num_waiting_reqs")) for row in rows]
+    running = [count(row.get("num_running_reqs")) for row in rows]
+    waiting = [count(row.get("num_waiting_reqs")) for row in rows]
     told = [number for number in (*running, *waiting) if number is not None]
     if len(told) != 2 * len(rows):
         return None
     return sum(told[: len(rows)]), sum(told[len(rows) :])
 
 
-def _slots(text: str) -> tuple[int, int] | None:
-    slots = _json(text)
+def _slots(page: Page) -> tuple[int, int] | None:
+    slots = json_of(page)
     if not isinstance(slots, list) or not slots:
         return None
     works = [slot.get("is_processing") if isinstance(slot, dict) else None for slot in slots]
     return (sum(map(bool, works)), 0) if all(isinstance(one, bool) for one in works) else None
 
 
-def _metrics(text: str) -> tuple[int, int] | None:
-    try:
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    except (ValueError, KeyError, IndexError, TypeError):
-        return None
+def _metrics(page: Page) -> tuple[int, int] | None:
+    gauges = samples(page)
     for running, waiting in _GAUGES:
-        found = _sum(samples, running)
+        found = _sum(gauges, running)
         if found is not None:
-            return found, _sum(samples, waiting) or 0
+            return found, _sum(gauges, waiting) or 0
     return None
 
 
-def _sum(samples: Iterable[Sample], names: set[str]) -> int | None:
+def _sum(gauges: Iterable[Sample], names: set[str]) -> int | None:
     """Of some gauges over all copies of the model."""
     most: dict[tuple[str, ...], int] = {}
-    for sample in samples:
-        if sample.name in names and math.isfinite(sample.value) and sample.value >= 0:
+    for sample in gauges:
+        if sample.name in names and sample.value >= 0:
             key = (sample.name, *(sample.labels.get(label, "") for label in _COPIES))
             most[key] = max(most.get(key, 0), int(sample.value))
     return sum(most.values()) if most else None
-
-
-def _json(text: str) -> object:
-    try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

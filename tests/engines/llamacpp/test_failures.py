@@ -83,13 +83,6 @@ def test_other_nines_are_no_signal(message: str) -> None:
     assert LlamaCpp().diagnose(failure) is failure
 
 
-def test_dying_while_measured_stays_that() -> None:
-    failure = EngineFailure(K.DIED_MEASURING, "llama-server died", "", "terminate: std::bad_alloc")
-    found = LlamaCpp().diagnose(failure)
-    assert found.kind is K.DIED_MEASURING
-    assert found.message == "llama-server died: llama-server ran out of memory (std::bad_alloc)"
-
-
 def test_unknown_arguments_name_the_nearest() -> None:
     found = LlamaCpp().diagnose(EngineFailure(K.EXITED, "", "", "error: invalid argument: --spec-draft-nmax"))
     assert found.advice == "Did you mean 'spec-draft-n-max'?"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from spectune.deploy.listeners import free_port
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Service
 from spectune.domain.ports import Engine
 from spectune.engines.llamacpp import LlamaCpp
 from tests.contracts.live_engine import LiveEngineContract
+from tests.support.ports import fresh_port
 
 pytestmark = pytest.mark.engine
 
@@ -24,7 +24,7 @@ class TestLive(LiveEngineContract):
     @pytest.fixture
     def service(self, llama_server: Path, tiny_pair: tuple[Path, Path]) -> Service:
         args = {"ctx-size": 4096, "parallel": 2, "threads": 1}
-        port = free_port("127.0.0.1")
+        port = fresh_port()
         return Service("llama.cpp", str(llama_server), str(tiny_pair[0]), args, {}, "127.0.0.1", port, "tiny", 60.0)
 
     @pytest.fixture(params=["none", "draft", "ngram"])

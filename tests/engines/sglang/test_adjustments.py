@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from spectune.domain.deployment import Meaning
+from spectune.engines.common.adjustments import adjustment
 from spectune.engines.sglang import SGLang
-from spectune.engines.sglang.adjustments import SENTENCES, adjustment
+from spectune.engines.sglang.adjustments import SENTENCES
 from tests.engines.sglang.recorded import evidence, stamped
 
 LINES: dict[str, tuple[str, str]] = {
@@ -142,13 +143,13 @@ def test_every_sentence_has_its_line() -> None:
 @pytest.mark.parametrize("name", LINES)
 def test_sentences(name: str) -> None:
     line, other = LINES[name]
-    found = adjustment(line)
+    found = adjustment(line, SENTENCES)
     assert found is not None
     assert (found.name, found.text) == (name, line)
     assert found.because
     assert bool(found.advice) is (found.meaning is not Meaning.SAME)
     assert "{" not in found.because + found.advice
-    assert adjustment(other) is None
+    assert adjustment(other, SENTENCES) is None
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -160,7 +161,7 @@ def test_sentences_in_a_log(name: str) -> None:
 
 
 def test_numbers_are_told() -> None:
-    found = adjustment(LINES["max-running-requests-reduced"][0])
+    found = adjustment(LINES["max-running-requests-reduced"][0], SENTENCES)
     assert found is not None
     assert "9 requests at a time, not for the 32 asked" in found.because
     assert "max-running-requests to 9" in found.advice

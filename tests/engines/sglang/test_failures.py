@@ -271,8 +271,8 @@ CONSTRUCTED: tuple[tuple[str, str, FailureKind, str], ...] = (
 )
 
 
-def diagnosed(log: str, kind: FailureKind = K.EXITED) -> EngineFailure:
-    return ENGINE.diagnose(EngineFailure(kind, "exited with code -9 after 3.0 s", "", log))
+def diagnosed(log: str) -> EngineFailure:
+    return ENGINE.diagnose(EngineFailure(K.EXITED, "exited with code -9 after 3.0 s", "", log))
 
 
 def test_every_recording_is_covered() -> None:
@@ -315,10 +315,3 @@ def test_a_clean_stop_is_no_cause(name: str) -> None:
     """SGLang ends itself with SIGKILL then, after its children "crash" with -15."""
     failure = EngineFailure(K.EXITED, "exited with code -9", "", started(name).log)
     assert ENGINE.diagnose(failure) is failure
-
-
-def test_a_death_while_measuring_keeps_its_kind() -> None:
-    log = hit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
-    failure = diagnosed(log, K.DIED_MEASURING)
-    assert failure.kind is K.DIED_MEASURING
-    assert failure.message == "exited with code -9 after 3.0 s: GPU memory ran out: SGLang could not allocate 2.00 GiB"

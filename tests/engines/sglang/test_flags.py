@@ -3,8 +3,6 @@ from __future__ import annotations
 import argparse
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spectune.domain.knobs import KnobKind
 from spectune.engines.sglang import SGLang, parse_help
@@ -34,15 +32,6 @@ def test_help_is_read(version: str) -> None:
     names = {spelling for flag in flags for spelling in (flag.name, *flag.aliases)}
     negations = {f"no-{flag.name}" for flag in flags if flag.negation}
     assert parse_help(help_of(version)) == names | negations
-
-
-@given(st.text())
-def test_any_text_may_be_no_help(text: str) -> None:
-    assert isinstance(parse_help(text), frozenset)
-
-
-def test_flags_in_prose_are_none() -> None:
-    assert parse_help("Use --foo instead of --bar.\n          see --baz\n") == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from spectune.assemble.clock import SystemClock
-from spectune.deploy.listeners import free_port
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Meaning, Seen, Service
@@ -17,6 +16,7 @@ from spectune.domain.errors import EngineFailure, FailureKind
 from spectune.domain.ports import Engine
 from spectune.engines.sglang import SGLang
 from tests.contracts.live_engine import LiveEngineContract
+from tests.support.ports import fresh_port
 
 ENGINE = SGLang(version="0.5.15")
 MODEL = "Org/model"
@@ -26,7 +26,7 @@ MODEL = "Org/model"
 def service() -> Service:
     entry = ("-m", "spectune.sim.sglang")
     env = {"SPECTUNE_SIM_LOAD_SECONDS": "0"}
-    port = free_port("127.0.0.1", 55_000)
+    port = fresh_port()
     return Service("sglang", sys.executable, MODEL, {"tp-size": 4}, env, "127.0.0.1", port, MODEL, 30.0, entry)
 
 
@@ -49,7 +49,6 @@ class TestLive(LiveEngineContract):
     @pytest.fixture(
         params=[
             Speculation(),
-            Speculation(Method.MTP, 1),
             Speculation(Method.MTP, 3),
             Speculation(Method.EAGLE3, 4, draft_model="Org/head"),
             Speculation(Method.DRAFT, 2, draft_model="Org/draft"),
@@ -69,15 +68,13 @@ def test_it_says_that_it_is_simulated(deployer: LocalProcesses, service: Service
     assert not found.invented_text
 
 
-def test_the_published_room_reads_back(deployer: LocalProcesses, service: Service) -> None:
-    rooms = [seen(deployer, service, Candidate(Speculation(Method.MTP, k))).capacity for k in (1, 2)]
+def test_the_published_room_reads_back_and_a_limit_of_its_own_is_named(
+    deployer: LocalProcesses, service: Service
+) -> None:
+    found = [seen(deployer, service, Candidate(Speculation(Method.MTP, k))) for k in (1, 2)]
+    rooms = [one.capacity for one in found]
     assert [(room.kv_tokens, room.max_running) for room in rooms] == [(455_357, 26), (377_207, 21)]
-
-
-def test_a_limit_of_its_own_is_named(deployer: LocalProcesses, service: Service) -> None:
-    names = {
-        adjustment.name for adjustment in seen(deployer, service, Candidate(Speculation(Method.MTP, 1))).adjustments
-    }
+    names = {adjustment.name for adjustment in found[0].adjustments}
     assert any("running" in name for name in names), names
 
 

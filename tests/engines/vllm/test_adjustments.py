@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from spectune.domain.deployment import Meaning
+from spectune.engines.common.adjustments import adjustment
 from spectune.engines.vllm import VLLM
-from spectune.engines.vllm.adjustments import SENTENCES, adjustment
+from spectune.engines.vllm.adjustments import SENTENCES
 from tests.engines.vllm.recorded import evidence, stamped, warned
 
 LINES: tuple[tuple[str, str, str], ...] = (
@@ -188,13 +189,13 @@ def test_every_sentence_has_its_line() -> None:
 def test_sentences(at: int, name: str) -> None:
     _, line, other = LINES[at]
     assert SENTENCES[at].pattern.search(line)
-    found = adjustment(line)
+    found = adjustment(line, SENTENCES)
     assert found is not None
     assert (found.name, found.text) == (name, line)
     assert found.because
     assert bool(found.advice) is (found.meaning is not Meaning.SAME)
     assert "{" not in found.because + found.advice
-    assert adjustment(other) is None
+    assert adjustment(other, SENTENCES) is None
 
 
 @pytest.mark.parametrize(("name", "line", "_"), LINES, ids=[f"{i} {name}" for i, (name, _, _) in enumerate(LINES)])
@@ -216,7 +217,7 @@ def test_sentences_in_a_log(name: str, line: str, _: str) -> None:
 )
 def test_numbers_are_told(name: str, words: str) -> None:
     line = next(line for key, line, _ in LINES if key == name)
-    found = adjustment(line)
+    found = adjustment(line, SENTENCES)
     assert found is not None
     assert words in found.because
 

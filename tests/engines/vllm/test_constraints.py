@@ -30,7 +30,7 @@ REFUSED: tuple[tuple[VLLM, Speculation, Settings, str], ...] = (
     (MID, Speculation(Method.NGRAM_POOL, 3), {}, "vLLM has no method 'ngram-pool'"),
     (MID, Speculation(Method.NGRAM, 0), {}, "depth k of ngram must be at least 1"),
     (MID, Speculation(Method.NONE, 1), {}, "without a method there is no depth"),
-    (MID, Speculation(settings={"prompt_lookup_max": 3}), {}, "no effect without a speculation method"),
+    (MID, Speculation(settings={"prompt_lookup_max": 3}), {}, "silently ignored without a speculation method"),
     (MID, Speculation(Method.EAGLE3, 3, 2, DRAFT), {}, "topk must be 1, got 2"),
     (MID, Speculation(Method.DRAFT, 3), {}, "needs a draft model"),
     (MID, Speculation(Method.SUFFIX, 3, draft_model=DRAFT), {}, "takes no draft model"),

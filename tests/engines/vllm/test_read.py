@@ -340,10 +340,24 @@ def test_warnings(log: str, warnings: tuple[str, ...]) -> None:
         ),
     )
 )
-def test_any_configuration_is_read(sections: dict[str, object]) -> None:
-    ENGINE.read(evidence("", {INFO: {"vllm_config": sections, "vllm_env": []}}))
+def test_of_any_configuration_only_what_it_says_is_read(sections: dict[str, object]) -> None:
+    seen = ENGINE.read(evidence("", {INFO: {"vllm_config": sections, "vllm_env": []}}))
+    told = sections.get("speculative_config")
+    config = told if isinstance(told, dict) else {}
+    assert seen.speculating == (bool(config) if "speculative_config" in sections else None)
+    if seen.depth:
+        assert seen.depth == int(config["num_speculative_tokens"])
+    assert set(seen.settings) <= set(seen.sources)
+    assert (seen.version, seen.counters, seen.warnings, seen.invalid_output) == (None, None, (), None)
 
 
-@given(st.text(alphabet=st.sampled_from("GPUKV cahesiz:0123456789,.tokn-{}='()\n")))
-def test_any_log_is_read(text: str) -> None:
-    ENGINE.read(evidence(stamped(f"GPU KV cache size: {text}", f"non-default args: {{{text}")))
+@given(
+    st.text(alphabet=st.sampled_from("GPUKV cahesiz:0123456789,.tokn-{}='()\n"))
+    | st.integers(0, 10**20).map("{} tokens".format)
+    | st.integers(0, 10**20).map("{:,} tokens".format)
+)
+def test_of_any_log_only_what_it_says_is_read(text: str) -> None:
+    seen = ENGINE.read(evidence(stamped(f"GPU KV cache size: {text}", f"non-default args: {{{text}")))
+    tokens = seen.capacity.kv_tokens
+    assert tokens is None or any(f"{form} tokens" in text for form in (f"{tokens}", f"{tokens:,}"))
+    assert (seen.speculating, seen.depth, seen.version, seen.counters) == (None, None, None, None)

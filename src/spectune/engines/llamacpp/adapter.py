@@ -8,6 +8,7 @@ from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure
 from spectune.domain.knobs import Knob, KnobValue
+from spectune.engines.common.pages import first
 from spectune.engines.llamacpp import command, failures
 from spectune.engines.llamacpp.knobs import KNOBS
 from spectune.engines.llamacpp.log import LogFacts, read_log, settings_of
@@ -124,14 +125,10 @@ def _capacity(slots: SlotFacts | None, props: PropsFacts, log: LogFacts, specula
         kv_bytes += log.draft_kv_bytes
     return Capacity(
         kv_tokens=log.kv_tokens,
-        max_running=_first(log.slots, props.slots, slots.count if slots else None),
-        context_per_request=_first(log.slot_context, props.slot_context, slots.context if slots else None),
+        max_running=first(log.slots, props.slots, slots.count if slots else None),
+        context_per_request=first(log.slot_context, props.slot_context, slots.context if slots else None),
         kv_bytes=kv_bytes,
     )
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
 
 
 def _warnings(log: LogFacts, speculating: bool | None) -> tuple[str, ...]:

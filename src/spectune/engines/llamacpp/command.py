@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
 
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Launch, Service
 from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import check_port, refuse
 from spectune.engines.llamacpp.knobs import CANONICAL, FLAGS, KNOBS, is_speculative
 from spectune.engines.llamacpp.methods import (
     OTHER_TYPES,
@@ -100,8 +100,9 @@ def launch(service: Service, candidate: Candidate) -> Launch:
     if server.get("cache-ram") == 0:
         # llama-server would switch it off itself, with a warning.
         server["cache-idle-slots"] = False
+    check_port(service.port)
     alias = _alias(service, server.pop("alias", service.model_id))
-    argv = [service.binary, "--model", service.model, "--host", service.host, "--port", str(_port(service))]
+    argv = [service.binary, "--model", service.model, "--host", service.host, "--port", str(service.port)]
     argv += ["--alias", alias]
     for name, value in {**server, "fit": "off", **speculation}.items():
         argv += arguments(name, value)
@@ -131,16 +132,17 @@ def _service_args(service: Service) -> dict[str, KnobValue]:
     args = canonical(service.args, _ARGS)
     for name in args:
         if name in _OF_SERVICE:
-            _refuse(f"{_ARGS}: '{name}' is not set here", f"Set {_OF_SERVICE[name]} instead.")
+            refuse(_ARGS, f"'{name}' is not set here", f"Set {_OF_SERVICE[name]} instead.")
         if name in _OTHER_MODEL:
-            _refuse(f"{_ARGS}: '{name}' names another model than service.model", "Give a local file as service.model.")
+            refuse(_ARGS, f"'{name}' names another model than service.model", "Give a local file as service.model.")
         if name in _NOT_A_SERVER:
-            _refuse(f"{_ARGS}: with '{name}' llama-server does not serve", "Remove it.")
+            refuse(_ARGS, f"with '{name}' llama-server does not serve", "Remove it.")
         if name in _PRESETS - {"spec-default"}:
-            _refuse(f"{_ARGS}: '{name}' sets model, port and more at once", "Write its settings out.")
+            refuse(_ARGS, f"'{name}' sets model, port and more at once", "Write its settings out.")
     if args.get("fit") == "on":
-        _refuse(
-            f"{_ARGS}: with fit on, llama-server changes context and layers by itself, so trials would differ",
+        refuse(
+            _ARGS,
+            "with fit on, llama-server changes context and layers by itself, so trials would differ",
             "Remove 'fit' and state ctx-size and n-gpu-layers.",
         )
     return {name: value for name, value in args.items() if name not in _OBSERVING | {"fit"}}
@@ -152,7 +154,7 @@ def _check_env(env: Mapping[str, str]) -> None:
         if variable.startswith("LLAMA_ARG_"):
             name = flags.get(variable)
             setting = f"sets '{CANONICAL[name]}'" if name else "sets a flag"
-            _refuse(
+            raise InputError(
                 f"service.env: {variable} {setting} behind the command line's back", f"Write it into {_ARGS} instead."
             )
 
@@ -160,17 +162,18 @@ def _check_env(env: Mapping[str, str]) -> None:
 def _recognised(settings: Settings) -> Speculation:
     """The speculation that a service's own speculative settings amount to."""
     if settings.get("spec-draft-hf"):
-        _refuse(f"{_ARGS}: 'spec-draft-hf' downloads a draft model", "Give a local file as spec-draft-model.")
+        refuse(_ARGS, "'spec-draft-hf' downloads a draft model", "Give a local file as spec-draft-model.")
     kind = _only_type(settings)
     draft_model = settings.get("spec-draft-model")
     if kind is None:
         if draft_model is not None:
-            _refuse(
-                f"{_ARGS}: the draft model would be silently ignored: llama-server drafts with it only when told how",
+            refuse(
+                _ARGS,
+                "the draft model would be silently ignored: llama-server drafts with it only when told how",
                 "Add spec-type: draft-simple, or remove spec-draft-model.",
             )
         for name in settings.keys() - {"spec-type", "spec-default"}:
-            _refuse(f"{_ARGS}: '{name}' would be silently ignored without spec-type", "Add spec-type or remove it.")
+            refuse(_ARGS, f"'{name}' would be silently ignored without spec-type", "Add spec-type or remove it.")
         return Speculation()
     shape = {"spec-type", "spec-default", "spec-draft-model", kind.depth}
     own = {name: value for name, value in settings.items() if name not in shape}
@@ -192,20 +195,21 @@ def _only_type(settings: Settings) -> SpecType | None:
     if settings.get("spec-default"):
         clash = sorted({POOL_MATCH, POOL_MIN, POOL_MAX} & settings.keys())
         if clash:
-            _refuse(f"{_ARGS}: 'spec-default' and '{clash[0]}' contradict each other", "Remove spec-default.")
+            refuse(_ARGS, f"'spec-default' and '{clash[0]}' contradict each other", "Remove spec-default.")
         names.append("ngram-mod")
     names = list(dict.fromkeys(names))
     if len(names) > 1:
-        _refuse(
-            f"{_ARGS}: 'spec-type' names several types ({', '.join(names)}), which llama-server tries in turn",
+        refuse(
+            _ARGS,
+            f"'spec-type' names several types ({', '.join(names)}), which llama-server tries in turn",
             "spectune tunes one at a time: keep one of them.",
         )
     if not names:
         return None
     if names[0] in OTHER_TYPES:
-        _refuse(f"{_ARGS}: spectune does not tune the type '{names[0]}'", f"It tunes {', '.join(TYPES)}.")
+        refuse(_ARGS, f"spectune does not tune the type '{names[0]}'", f"It tunes {', '.join(TYPES)}.")
     if names[0] not in TYPES:
-        _refuse(f"{_ARGS}: llama-server has no speculation type '{names[0]}'", f"It has none, {', '.join(TYPES)}.")
+        refuse(_ARGS, f"llama-server has no speculation type '{names[0]}'", f"It has none, {', '.join(TYPES)}.")
     return TYPES[names[0]]
 
 
@@ -218,9 +222,9 @@ def _engine_defaults(kind: SpecType) -> dict[str, KnobValue]:
 def _check_candidate(knobs: Settings) -> None:
     for name, value in knobs.items():
         if name in _OF_SERVICE or name in _OTHER_MODEL | _NOT_A_SERVER | _OBSERVING | _PRESETS | {"fit", "alias"}:
-            _refuse(f"candidate: '{name}' is not a knob to tune", "Remove it.")
+            refuse("candidate", f"'{name}' is not a knob to tune", "Remove it.")
         if name in _NUMBERED and int(value) < 1:
-            _refuse(f"candidate: '{name}' {value} leaves the number to llama-server", "Name the number to try.")
+            refuse("candidate", f"'{name}' {value} leaves the number to llama-server", "Name the number to try.")
 
 
 def _resolved(server: Settings) -> dict[str, KnobValue]:
@@ -244,27 +248,28 @@ def _check_server(server: Settings, asked: Settings, depth: int) -> None:
     """
     slots, context = int(server["parallel"]), int(server["ctx-size"])
     if slots < 1:
-        _refuse(f"settings: 'parallel' must be at least 1, got {slots}")
+        refuse("settings", f"'parallel' must be at least 1, got {slots}")
     if context:
         share = context if server["kv-unified"] else context // slots
         if share < depth + 2:
-            _refuse(
-                f"settings: 'ctx-size' {context} leaves {share} tokens for each of {slots} slots, "
-                f"too few to draft {depth}",
+            refuse(
+                "settings",
+                f"'ctx-size' {context} leaves {share} tokens for each of {slots} slots, too few to draft {depth}",
                 "Raise ctx-size or lower parallel.",
             )
         rounded = _rounded_context(server)
         if "ctx-size" in asked and rounded != context:
-            _refuse(f"candidate: llama-server would round 'ctx-size' {context} to {rounded}", f"Ask for {rounded}.")
+            refuse("candidate", f"llama-server would round 'ctx-size' {context} to {rounded}", f"Ask for {rounded}.")
         if int(asked.get("batch-size", 0)) > rounded:
-            _refuse(f"candidate: 'batch-size' {asked['batch-size']} would be cut to the context, {rounded}")
+            refuse("candidate", f"'batch-size' {asked['batch-size']} would be cut to the context, {rounded}")
     batch = int(server.get("batch-size", 2048))
     if int(asked.get("ubatch-size", 0)) > batch:
-        _refuse(f"candidate: 'ubatch-size' {asked['ubatch-size']} would be cut to batch-size, {batch}")
+        refuse("candidate", f"'ubatch-size' {asked['ubatch-size']} would be cut to batch-size, {batch}")
     quantised = server.get("cache-type-v", "f16") not in {"f32", "f16", "bf16"}
     if quantised and server.get("flash-attn") == "off":
-        _refuse(
-            f"settings: 'cache-type-v' {server['cache-type-v']} needs flash attention, which is off",
+        refuse(
+            "settings",
+            f"'cache-type-v' {server['cache-type-v']} needs flash attention, which is off",
             "Set flash-attn to on, or cache-type-v to f16.",
         )
 
@@ -282,18 +287,8 @@ def _up(tokens: int) -> int:
     return -(-tokens // _PAD) * _PAD
 
 
-def _port(service: Service) -> int:
-    if not 1 <= service.port <= 65535:
-        _refuse(f"service.port must be 1 to 65535 at launch, got {service.port}")
-    return service.port
-
-
 def _alias(service: Service, given: KnobValue) -> str:
     """The model's names, as the service has them, where they include the one it is asked for."""
     if service.model_id not in str(given).split(","):
-        _refuse(f"service: llama-server would not answer to the model id '{service.model_id}'", "Name it as alias.")
+        refuse("service", f"llama-server would not answer to the model id '{service.model_id}'", "Name it as alias.")
     return str(given)
-
-
-def _refuse(message: str, advice: str = "") -> NoReturn:
-    raise InputError(message, advice)

@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from importlib import resources
-from typing import Any
+
+from spectune.engines.common.flags import rows
 
 RECORDED = "b11434"
 """The llama.cpp release whose flags are recorded."""
@@ -97,6 +97,4 @@ def dump(flags: tuple[Flag, ...]) -> str:
 
 def load(release: str = RECORDED) -> tuple[Flag, ...]:
     """The recorded flags of a release."""
-    text = resources.files(__package__).joinpath("data", f"flags-{release}.json").read_text("utf-8")
-    rows: list[dict[str, Any]] = json.loads(text)
-    return tuple(Flag(**{**row, "on": tuple(row["on"]), "off": tuple(row.get("off", ()))}) for row in rows)
+    return tuple(Flag(**row) for row in rows(__package__, release))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
 from spectune.domain.candidate import Method, Speculation
-from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import check_none, refuse
 from spectune.engines.llamacpp.knobs import INERT, KNOBS
 from spectune.engines.llamacpp.settings import canonical
 
@@ -82,11 +81,11 @@ def spelled(speculation: Speculation, extra: Settings, where: str = "candidate")
     own = canonical(speculation.settings, where, exact=True)
     settings = {**extra, **own}
     if speculation.method is Method.NONE:
-        _check_none(speculation, settings, where)
+        check_none(speculation, settings, where)
         return {}
     kind = BY_METHOD.get(speculation.method)
     if kind is None:
-        _refuse(where, f"llama-server has no speculation method '{speculation.method.value}'", _known_methods())
+        refuse(where, f"llama-server has no speculation method '{speculation.method.value}'", _known_methods())
     _check_shape(speculation, kind, where)
     check_effective(settings, kind, where)
     settings = {**_defaults(kind, speculation.depth), **settings}
@@ -100,13 +99,11 @@ def check_effective(settings: Settings, kind: SpecType, where: str) -> None:
     """Refuses settings that llama-server would accept and ignore under this type."""
     for name in settings:
         if name in INERT:
-            _refuse(where, f"'{name}' has no effect: {INERT[name]}", "Remove it.")
+            refuse(where, f"'{name}' has no effect: {INERT[name]}", "Remove it.")
         if name in {"spec-type", "spec-default", "spec-draft-model", "spec-draft-hf", kind.depth}:
-            _refuse(where, f"'{name}' is set by the speculation's method, depth and draft model", "Remove it.")
+            refuse(where, f"'{name}' is set by the speculation's method, depth and draft model", "Remove it.")
         if name not in kind.settings | SYNTH:
-            _refuse(
-                where, f"'{name}' has no effect with {kind.name}", f"With {kind.name} these count: {_listed(kind)}."
-            )
+            refuse(where, f"'{name}' has no effect with {kind.name}", f"With {kind.name} these count: {_listed(kind)}.")
 
 
 def _defaults(kind: SpecType, depth: int) -> dict[str, KnobValue]:
@@ -121,46 +118,37 @@ def _defaults(kind: SpecType, depth: int) -> dict[str, KnobValue]:
             return {}
 
 
-def _check_none(speculation: Speculation, settings: Settings, where: str) -> None:
-    if speculation.depth or speculation.draft_model:
-        _refuse(where, "without a method there is no depth and no draft model", "Name a method, or set depth to 0.")
-    for name in settings:
-        _refuse(
-            where, f"'{name}' would be silently ignored without a speculation method", "Remove it or name a method."
-        )
-
-
 def _check_shape(speculation: Speculation, kind: SpecType, where: str) -> None:
     method, depth = speculation.method.value, speculation.depth
     high = KNOBS[kind.depth].high
     if depth < 1 or (high is not None and depth > high):
         bound = "at least 1" if high is None else f"1 to {high:g}"
-        _refuse(where, f"depth k of {method} must be {bound}, got {depth} (llama-server: {kind.depth})")
+        refuse(where, f"depth k of {method} must be {bound}, got {depth} (llama-server: {kind.depth})")
     if speculation.topk != 1:
-        _refuse(where, f"llama-server drafts chains only, so topk must be 1, got {speculation.topk}")
+        refuse(where, f"llama-server drafts chains only, so topk must be 1, got {speculation.topk}")
     if kind.draft is True and not speculation.draft_model:
-        _refuse(where, f"method {method} needs a draft model (llama-server: spec-draft-model)")
+        refuse(where, f"method {method} needs a draft model (llama-server: spec-draft-model)")
     if kind.draft is False and speculation.draft_model:
-        _refuse(where, f"method {method} takes no draft model: llama-server would load it and ignore it", "Remove it.")
+        refuse(where, f"method {method} takes no draft model: llama-server would load it and ignore it", "Remove it.")
 
 
 def _check_drafts(kind: SpecType, depth: int, settings: Settings, where: str) -> None:
     """Refuses sizes with which no draft is ever made or kept."""
     match kind.method:
         case Method.NGRAM if int(settings[SIZE_N]) > depth:
-            _refuse(
+            refuse(
                 where,
                 f"ngram-simple never drafts when size-m (depth {depth}) is smaller than size-n ({settings[SIZE_N]})",
                 f"Raise the depth to {settings[SIZE_N]} or lower {SIZE_N} to {depth}.",
             )
         case Method.NGRAM_POOL if int(settings[POOL_MIN]) > depth:
-            _refuse(
+            refuse(
                 where,
                 f"ngram-mod drops drafts shorter than n-min ({settings[POOL_MIN]}), so depth {depth} never drafts",
                 f"Lower {POOL_MIN} to {depth} or less.",
             )
         case _ if int(settings.get(DRAFT_MIN, 0)) > depth:
-            _refuse(
+            refuse(
                 where,
                 f"drafts shorter than {DRAFT_MIN} ({settings[DRAFT_MIN]}) are dropped, so depth {depth} never drafts",
                 f"Lower {DRAFT_MIN} to {depth} or less.",
@@ -172,13 +160,13 @@ def _check_drafts(kind: SpecType, depth: int, settings: Settings, where: str) ->
 def _shorten_rates(depth: int, settings: dict[str, KnobValue], where: str) -> None:
     """Simulated rates by position are cut to the depth, since llama-server wants exactly as many as it drafts."""
     if settings.keys() >= SYNTH:
-        _refuse(where, f"'{SYNTH_LEN}' and '{SYNTH_RATES}' exclude each other", "Keep one of them.")
+        refuse(where, f"'{SYNTH_LEN}' and '{SYNTH_RATES}' exclude each other", "Keep one of them.")
     if SYNTH_LEN in settings and float(settings[SYNTH_LEN]) > depth + 1:
-        _refuse(where, f"'{SYNTH_LEN}' is at most depth + 1 = {depth + 1}, got {settings[SYNTH_LEN]}")
+        refuse(where, f"'{SYNTH_LEN}' is at most depth + 1 = {depth + 1}, got {settings[SYNTH_LEN]}")
     if SYNTH_RATES in settings:
         rates = str(settings[SYNTH_RATES]).split(",")
         if len(rates) < depth:
-            _refuse(where, f"'{SYNTH_RATES}' names {len(rates)} positions, depth {depth} needs as many")
+            refuse(where, f"'{SYNTH_RATES}' names {len(rates)} positions, depth {depth} needs as many")
         settings[SYNTH_RATES] = ",".join(rates[:depth])
 
 
@@ -188,7 +176,3 @@ def _listed(kind: SpecType) -> str:
 
 def _known_methods() -> str:
     return f"It has {', '.join(method.value for method in BY_METHOD)} and none."
-
-
-def _refuse(where: str, message: str, advice: str = "") -> NoReturn:
-    raise InputError(f"{where}: {message}", advice)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from spectune.domain.deployment import Counters, Page
+from spectune.engines.common.metrics import by_position, samples, totals
+from spectune.engines.common.pages import json_of, listed_model, whole, words
 
 _UNBUILT = "b0-unknown"
 _COUNTERS = {
@@ -38,11 +36,11 @@ class SlotFacts:
 
 
 def read_slots(page: Page | None) -> SlotFacts | None:
-    slots = _json(page)
+    slots = json_of(page)
     if not isinstance(slots, list) or not slots or not all(isinstance(slot, dict) for slot in slots):
         return None
     flags = [slot.get("speculative") for slot in slots]
-    contexts = {_whole(slot.get("n_ctx")) for slot in slots}
+    contexts = {whole(slot.get("n_ctx")) for slot in slots}
     types: dict[str, None] = {}
     for slot in slots:
         params = slot.get("params")
@@ -70,15 +68,15 @@ class PropsFacts:
 
 
 def read_props(page: Page | None) -> PropsFacts:
-    props = _json(page)
+    props = json_of(page)
     if not isinstance(props, dict):
         return PropsFacts()
     defaults = props.get("default_generation_settings")
-    build = _words(props.get("build_info"))
+    build = words(props.get("build_info"))
     return PropsFacts(
-        model=_words(props.get("model_path")),
-        slots=_whole(props.get("total_slots")),
-        slot_context=_whole(defaults.get("n_ctx")) if isinstance(defaults, dict) else None,
+        model=words(props.get("model_path")),
+        slots=whole(props.get("total_slots")),
+        slot_context=whole(defaults.get("n_ctx")) if isinstance(defaults, dict) else None,
         version=f"{build} (built from a source package, which does not tell its release)"
         if build == _UNBUILT
         else build,
@@ -86,56 +84,21 @@ def read_props(page: Page | None) -> PropsFacts:
 
 
 def read_model_id(page: Page | None) -> str | None:
-    body = _json(page)
-    models = body.get("data") if isinstance(body, dict) else None
-    first = models[0] if isinstance(models, list) and models else None
-    return _words(first.get("id")) if isinstance(first, dict) else None
+    return words(listed_model(page).get("id"))
 
 
 def read_counters(page: Page | None) -> Counters | None:
     """The counters of /metrics; None when the page is missing, is not a metrics page or has none of llama-server's."""
-    if page is None or page.status != 200:
+    found = samples(page)
+    told = totals(found, _COUNTERS)
+    if not told:
         return None
-    found: dict[str, int] = {}
-    positions: dict[int, int] = {}
-    try:
-        for family in text_string_to_metric_families(page.body):
-            for sample in family.samples:
-                if not math.isfinite(sample.value):
-                    continue
-                if sample.name in _COUNTERS:
-                    found[_COUNTERS[sample.name]] = int(sample.value)
-                elif sample.name == _PER_POSITION:
-                    positions[int(sample.labels["position"])] = int(sample.value)
-    except Exception:  # The parser has no error type of its own and fails in many ways on other text.
-        return None
-    if not found:
-        return None
-    complete = sorted(positions) == list(range(len(positions)))
     return Counters(
-        output_tokens=found.get("output_tokens"),
-        prompt_tokens=found.get("prompt_tokens"),
-        cached_tokens=found.get("cached_tokens"),
-        drafts=found.get("drafts"),
-        drafted=found.get("drafted"),
-        accepted=found.get("accepted"),
-        accepted_per_position=tuple(positions[i] for i in sorted(positions)) if complete else (),
+        output_tokens=told.get("output_tokens"),
+        prompt_tokens=told.get("prompt_tokens"),
+        cached_tokens=told.get("cached_tokens"),
+        drafts=told.get("drafts"),
+        drafted=told.get("drafted"),
+        accepted=told.get("accepted"),
+        accepted_per_position=by_position(found, _PER_POSITION),
     )
-
-
-def _json(page: Page | None) -> object:
-    if page is None or page.status != 200:
-        return None
-    try:
-        value: object = json.loads(page.body)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _words(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spectune.engines.sglang.acceptance import PerRequest, acceptance_from_meta
+from spectune.engines.common.acceptance import PerRequest
+from spectune.engines.sglang.acceptance import acceptance_from_meta
 from spectune.engines.sglang.adapter import SGLang
 from spectune.engines.sglang.flags import parse_help
 from spectune.engines.sglang.schedule import BatchSteps, adaptive_config

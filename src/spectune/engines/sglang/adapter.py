@@ -8,12 +8,12 @@ from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity, Evidence, Launch, Seen, Service
 from spectune.domain.errors import EngineFailure
 from spectune.domain.knobs import Knob
+from spectune.engines.common.pages import simulated
 from spectune.engines.sglang import command, failures
 from spectune.engines.sglang.effective import (
     capacity_of,
     depth_of,
     invalid_output_of,
-    is_simulated,
     method_of,
     settings_of,
 )
@@ -92,7 +92,7 @@ class SGLang:
             adjustments=log.adjustments,
             notes=log.notes,
             invalid_output=invalid,
-            invented_text=invalid is not None and not is_simulated(version),
+            invented_text=invalid is not None and not simulated(version),
         )
 
     def diagnose(self, failure: EngineFailure) -> EngineFailure:

@@ -3,37 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from spectune.domain.deployment import Adjustment, Meaning
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """One way in which SGLang announces a change.
-
-    Attributes:
-        name: stable key.
-        pattern: found anywhere in a log message.
-        meaning: what it does to the comparison.
-        because, advice: for people; {1}, {2} stand for the groups of the pattern.
-    """
-
-    name: str
-    pattern: re.Pattern[str]
-    meaning: Meaning
-    because: str
-    advice: str = ""
-
-
-def _sentence(name: str, pattern: str, meaning: Meaning, because: str, advice: str = "") -> Sentence:
-    return Sentence(name, re.compile(pattern), meaning, because, advice)
-
+from spectune.domain.deployment import Meaning
+from spectune.engines.common.adjustments import Sentence, sentence
 
 _SAME, _CHANGED, _INVALID = Meaning.SAME, Meaning.CHANGED, Meaning.INVALID
 
 SENTENCES: tuple[Sentence, ...] = (
-    _sentence(
+    sentence(
         "max-running-requests-reset",
         r"Max running requests is reset to (\d{1,9}) for speculative decoding",
         _CHANGED,
@@ -41,155 +18,155 @@ SENTENCES: tuple[Sentence, ...] = (
         "hundreds, so the two are not alike above {1} users",
         "Set max-running-requests in service.args, so that every candidate has the same limit.",
     ),
-    _sentence(
+    sentence(
         "max-running-requests-reduced",
         r"max_running_requests was reduced from the requested (\d{1,9}) to (\d{1,9}) \(per",
         _CHANGED,
         "there is memory for {2} requests at a time, not for the {1} asked: more users wait in a queue",
         "Lower the depth, raise mem-fraction-static, or set max-running-requests to {2} for every candidate.",
     ),
-    _sentence(
+    sentence(
         "max-running-requests-states",
         r"max_running_requests is capped to (\d{1,9}) by the mamba state cache \(max_mamba_cache_size=(\d{1,9})",
         _CHANGED,
         "the {2} recurrent states that fit into memory are enough for {1} requests at a time",
         "Raise mamba-full-memory-ratio or max-mamba-cache-size, set mamba-ssm-dtype to bfloat16, or lower the depth.",
     ),
-    _sentence(
+    sentence(
         "draft-tokens-adjusted",
         r"speculative_num_draft_tokens is adjusted to speculative_num_steps \+ 1",
         _SAME,
         "with topk 1 draft tokens are always steps + 1",
     ),
-    _sentence(
+    sentence(
         "draft-tokens-default",
         r"speculative_num_draft_tokens is (?:set to (\d{1,6}) by default|not set; defaulting to (\d{1,6}))",
         _CHANGED,
         "SGLang chose the number of draft tokens itself: {1}{2}",
         "Write out speculative-num-draft-tokens.",
     ),
-    _sentence(
+    sentence(
         "dflash-block-unread",
         r"Failed to infer DFLASH block_size .{1,40}; defaulting speculative_num_draft_tokens to (\d{1,6})",
         _CHANGED,
         "the draft model's own block size could not be read, so SGLang takes {1}",
         "Write out speculative-num-draft-tokens.",
     ),
-    _sentence(
+    sentence(
         "dflash-shape",
         r"DFLASH only supports (speculative_\w{1,30}) == 1; overriding",
         _SAME,
         "DFLASH drafts a block in one step; {1} has no meaning for it",
     ),
-    _sentence(
+    sentence(
         "draft-attention-replaced",
         r"DFLASH draft worker .{0,200}Falling back to '(\w{1,40})'",
         _CHANGED,
         "the draft runs with the attention kernels {1}, not with those asked",
         "Set speculative-draft-attention-backend to {1}, so that the choice is explicit.",
     ),
-    _sentence(
+    sentence(
         "adaptive-fell-back",
         r"speculative_adaptive disabled: (.{1,200}?)\. Falling back to static",
         _INVALID,
         "the depth stays fixed, because of {1}: a schedule by batch size does not run",
         "Remove the cause, or do not ask for an adaptive depth.",
     ),
-    _sentence(
+    sentence(
         "mixed-chunk-off",
         r"Mixed chunked prefill is disabled",
         _CHANGED,
         "enable-mixed-chunk was asked, and speculation switches it off: prompts and decode steps take turns",
         "Remove enable-mixed-chunk, so that every candidate runs alike.",
     ),
-    _sentence(
+    sentence(
         "mixed-chunk-off-ngram",
         r"The mixed chunked prefill are disabled because of using ngram",
         _SAME,
         "said of every NGRAM server; mixed chunked prefill is off anyway unless enable-mixed-chunk asks for it",
     ),
-    _sentence(
+    sentence(
         "overlap-off",
         r"Non-overlap \(synchronous\) spec v2 is used",
         _CHANGED,
         "scheduling and computing take turns, which costs speed at every step",
         "Remove disable-overlap-schedule; for hybrid models set mamba-radix-cache-strategy to extra_buffer.",
     ),
-    _sentence(
+    sentence(
         "draft-window-ignored",
         r"--speculative-draft-window-size has no effect with speculative_algorithm=(\w{1,40})",
         _CHANGED,
         "with {1} the draft attends to everything, whatever window was asked",
         "Remove speculative-draft-window-size.",
     ),
-    _sentence(
+    sentence(
         "token-map-ignored",
         r"Speculative token map specified, but EAGLE3 models already have this",
         _CHANGED,
         "an EAGLE3 draft has its own small vocabulary, so the token map is not read",
         "Remove speculative-token-map.",
     ),
-    _sentence(
+    sentence(
         "mtp-promoted",
         r"promoting --speculative-algorithm (\w{1,40}) to FROZEN_KV_MTP",
         _SAME,
         "this draft runs under its own algorithm name, FROZEN_KV_MTP",
     ),
-    _sentence(
+    sentence(
         "draft-path-needless",
         r"DeepSeek MTP does not require setting speculative_draft_model_path",
         _SAME,
         "the MTP layers are in the model itself",
     ),
-    _sentence(
+    sentence(
         "depth-above-heads",
         r"MTP depth (\d{1,6}) exceeds the checkpoint's num_draft_slots=(\d{1,6})",
         _CHANGED,
         "the model has {2} trained draft positions; those up to {1} draft with a head trained for another position",
         "Expect low acceptance beyond depth {2}.",
     ),
-    _sentence(
+    sentence(
         "spec-v2-variable",
         r"SGLANG_ENABLE_SPEC_V2 has been removed",
         _SAME,
         "this variable does nothing any more",
     ),
-    _sentence(
+    sentence(
         "kv-sized-late",
         r"Post-capture KV sizing:",
         _CHANGED,
         "the KV cache was sized after graph capture, and the limit on requests may be lower than asked",
         "Compare with candidates that were sized the same way only.",
     ),
-    _sentence(
+    sentence(
         "page-size-changed",
         r"changing page_size from (\w{1,12}) to (\d{1,6})",
         _CHANGED,
         "the attention kernels want pages of {2} tokens, not {1}: prefix cache and capacity differ",
         "Set page-size to {2} for every candidate, or choose the attention-backend.",
     ),
-    _sentence(
+    sentence(
         "graphs-off",
         r"(?i)\bcuda graph (?:and server warmup are |is )disabled (?:because|for) (.{1,160})",
         _CHANGED,
         "every decode step is launched kernel by kernel ({1}), which makes small batches slow",
         "Remove the cause before measuring.",
     ),
-    _sentence(
+    sentence(
         "requests-retracted",
         r"KV cache pool is full\. Retract requests",
         _CHANGED,
         "the KV cache was full, and running requests were thrown out to be computed again: throughput was lost",
         "Measure fewer users, shorter requests, or a candidate with more KV room.",
     ),
-    _sentence(
+    sentence(
         "memory-unbalanced",
         r"The memory capacity is unbalanced",
         _CHANGED,
         "another program holds memory of some of the GPUs, so there is less KV cache than the GPUs could have",
         "End the other program, and start again.",
     ),
-    _sentence(
+    sentence(
         "old-spelling",
         r"'--[\w-]{1,80}' is deprecated and will be removed in a future release",
         _SAME,
@@ -197,25 +174,6 @@ SENTENCES: tuple[Sentence, ...] = (
     ),
 )
 """In order: the first that is found counts."""
-
-
-def adjustment(message: str) -> Adjustment | None:
-    """What a log message says SGLang has changed; None where it is none of the known sentences."""
-    for sentence in SENTENCES:
-        if match := sentence.pattern.search(message):
-            groups = match.groups("")
-            return Adjustment(
-                sentence.name,
-                message,
-                sentence.meaning,
-                _filled(sentence.because, groups),
-                _filled(sentence.advice, groups),
-            )
-    return None
-
-
-def _filled(text: str, groups: tuple[str, ...]) -> str:
-    return re.sub(r"\{(\d)\}", lambda place: groups[int(place[1]) - 1], text)
 
 
 _QUESTIONS = re.compile(

@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import NoReturn
 
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Launch, Service, Translation
-from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import refuse
 from spectune.engines.sglang.constraints import check, check_flags, check_port
 from spectune.engines.sglang.flags import FlagTable, older
 from spectune.engines.sglang.knobs import is_speculative
@@ -185,8 +184,9 @@ def _identity(service: Service, server: Settings) -> dict[str, KnobValue]:
     """The name under which the model is served, and the mark of simulated acceptance."""
     name = server.get(_NAME)
     if name is not None and str(name) != service.model_id:
-        _refuse(
-            f"service: SGLang serves '{name}' ({_NAME}), not the model id '{service.model_id}'",
+        refuse(
+            "service",
+            f"SGLang serves '{name}' ({_NAME}), not the model id '{service.model_id}'",
             "Make the two the same.",
         )
     found: dict[str, KnobValue] = {}
@@ -213,9 +213,9 @@ def _service_args(service: Service, table: FlagTable) -> dict[str, KnobValue]:
     args = canonical(service.args, _ARGS, table)
     for name, value in args.items():
         if name in _OF_SERVICE:
-            _refuse(f"{_ARGS}: '{name}' is not set here", f"Set {_OF_SERVICE[name]} instead.")
+            refuse(_ARGS, f"'{name}' is not set here", f"Set {_OF_SERVICE[name]} instead.")
         if name in _NOT_TUNED and value != "null":
-            _refuse(f"{_ARGS}: '{name}' {_NOT_TUNED[name]}", "Write the settings out, or remove it.")
+            refuse(_ARGS, f"'{name}' {_NOT_TUNED[name]}", "Write the settings out, or remove it.")
     return {name: value for name, value in args.items() if name not in _OBSERVING}
 
 
@@ -224,10 +224,6 @@ def _check_candidate(knobs: Settings, table: FlagTable) -> None:
         instead = table.flags[name].deprecated
         if instead and not _NO_SINGLE_FLAG.search(instead):
             # It reads back under the other name, or not at all.
-            _refuse(f"candidate: '{name}' is an old spelling", f"Write '{instead}'.")
+            refuse("candidate", f"'{name}' is an old spelling", f"Write '{instead}'.")
         if name in _OF_SERVICE or name in _OBSERVING or name in _NOT_TUNED or name in {_NAME, _WEIGHTS, "api-key"}:
-            _refuse(f"candidate: '{name}' is not a knob to tune", "Remove it.")
-
-
-def _refuse(message: str, advice: str = "") -> NoReturn:
-    raise InputError(message, advice)
+            refuse("candidate", f"'{name}' is not a knob to tune", "Remove it.")

@@ -12,6 +12,7 @@ from typing import NoReturn
 from spectune.domain.candidate import Method, Speculation
 from spectune.domain.errors import InputError
 from spectune.domain.knobs import Settings
+from spectune.engines.common import checks
 from spectune.engines.sglang.flags import RECORDED, FlagTable
 from spectune.engines.sglang.methods import ADAPTIVE, ADAPTIVE_FILE, BREADTH, BREADTH_DEFAULT, TOKENS, TOPK
 
@@ -50,8 +51,7 @@ def check_port(port: int, table: FlagTable, env: Mapping[str, str]) -> None:
     Raises:
         InputError: naming the port.
     """
-    if not 1 <= port <= 65535:
-        raise InputError(f"service.port must be 1 to 65535 at launch, got {port}")
+    checks.check_port(port)
     if table.recorded == _OLDEST and port > 55535 and "SGLANG_GRPC_PORT" not in env:
         raise InputError(
             f"service.port: {table.label} refuses ports above 55535, got {port}: it wants port + 10000 for gRPC, even "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from spectune.domain.candidate import Method
 from spectune.domain.deployment import Capacity
 from spectune.domain.knobs import KnobValue
+from spectune.engines.common.pages import first, simulated, whole
+from spectune.engines.common.settings import as_setting
 from spectune.engines.sglang.command import SIMULATED
 from spectune.engines.sglang.flags import FlagTable
 from spectune.engines.sglang.log import LogFacts
@@ -29,7 +30,7 @@ def settings_of(args: Args, info: ServerInfo, log: LogFacts, table: FlagTable) -
         # Several old switches report through the field of the flag that replaced them, with another meaning.
         if flag.deprecated and flag.field:
             continue
-        value = _plain(args.get(flag.key), flag.many)
+        value = as_setting(args.get(flag.key), flag.many)
         if value is not None:
             found[flag.name] = value
     # The settings keep what was asked; the scheduler tells what came of it.
@@ -39,23 +40,13 @@ def settings_of(args: Args, info: ServerInfo, log: LogFacts, table: FlagTable) -
     return found
 
 
-def _plain(value: object, many: bool) -> KnobValue | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    if many and isinstance(value, list) and value and all(isinstance(item, (int, float, str)) for item in value):
-        return " ".join(map(str, value))
-    return None
-
-
 def effective_running(args: Args, info: ServerInfo, log: LogFacts) -> int | None:
     """Requests at a time in the terms of max-running-requests: with DP attention the limit of all copies together,
     else of one copy. The log tells it of the first copy alone."""
     each = info.each("effective_max_running_requests_per_dp")
     if not each:
-        return log.max_running if _whole(args.get("dp_size")) in {None, 1} else None
-    together = bool(args.get("enable_dp_attention")) or (_whole(args.get("attn_dp_size")) or 1) > 1
+        return log.max_running if whole(args.get("dp_size")) in {None, 1} else None
+    together = bool(args.get("enable_dp_attention")) or (whole(args.get("attn_dp_size")) or 1) > 1
     return sum(each) if together else min(each)
 
 
@@ -85,24 +76,24 @@ def depth_of(args: Args, method: Method | None) -> int | None:
     if method is Method.NONE:
         return 0
     if method in {Method.NGRAM, Method.DFLASH}:
-        tokens = _whole(args.get("speculative_num_draft_tokens"))
+        tokens = whole(args.get("speculative_num_draft_tokens"))
         return tokens - 1 if tokens else None
-    return _whole(args.get("speculative_num_steps")) if method else None
+    return whole(args.get("speculative_num_steps")) if method else None
 
 
 def capacity_of(args: Args, info: ServerInfo, log: LogFacts, loads: Loads, model: ModelFacts) -> Capacity:
     """Room of all copies of the model together; memory on all GPUs together."""
-    copies = len(info.states) or max(_whole(args.get("dp_size")) or 1, 1)
+    copies = len(info.states) or max(whole(args.get("dp_size")) or 1, 1)
     each_tokens = info.each("memory_usage", "token_capacity")
-    one = _first(min(each_tokens, default=None), info.kv_tokens, log.kv_tokens)
-    context = _first(log.context, model.context, _whole(args.get("context_length")))
+    one = first(min(each_tokens, default=None), info.kv_tokens, log.kv_tokens)
+    context = first(log.context, model.context, whole(args.get("context_length")))
     memory = _by_part(log.bytes_by_part)
     running = info.each("effective_max_running_requests_per_dp")
     return Capacity(
-        kv_tokens=_first(
+        kv_tokens=first(
             sum(each_tokens) if each_tokens else None, loads.kv_tokens, None if one is None else one * copies
         ),
-        max_running=_first(
+        max_running=first(
             sum(running) if running else None,
             loads.max_running,
             None if log.max_running is None else log.max_running * copies,
@@ -136,19 +127,14 @@ def _graph_requests(args: Args, info: ServerInfo, log: LogFacts, copies: int) ->
         return 0
     batches = decode.get("bs")
     most = max(_numbers(batches), default=None) if isinstance(batches, list) else None
-    fits = _first(min(info.each("effective_max_running_requests_per_dp"), default=None), log.max_running)
+    fits = first(min(info.each("effective_max_running_requests_per_dp"), default=None), log.max_running)
     return min(most, fits) * copies if most is not None and fits is not None else None
-
-
-def is_simulated(version: str | None) -> bool:
-    """Whether a version is that of the simulated engine, whose text is made up but always the same."""
-    return version is not None and "sim" in version.lower()
 
 
 def invalid_output_of(args: Args, version: str | None, model: ModelFacts) -> str | None:
     """Why the server's output or acceptance is not real; None where nothing says so."""
-    if is_simulated(version):
-        return f"this is a simulated server (version {version})"
+    if made_up := simulated(version):
+        return made_up
     if SIMULATED in {args.get("weight_version"), model.weight_version}:
         return "SGLang simulates acceptance (SGLANG_SIMULATE_ACC_LEN is set): tokens are invented"
     if args.get("load_format") == "dummy":
@@ -159,12 +145,4 @@ def invalid_output_of(args: Args, version: str | None, model: ModelFacts) -> str
 
 
 def _numbers(values: list[object]) -> list[int]:
-    return [number for value in values if (number := _whole(value)) is not None]
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return [number for value in values if (number := whole(value)) is not None]

@@ -7,12 +7,12 @@ What the installed server really accepts is told by its own --help (`parse_help`
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any, Literal
+from typing import Literal
+
+from spectune.engines.common.flags import by_spelling, help_flags, rows
 
 RECORDED = ("0.5.15", "0.5.23")
 """Versions whose flags are recorded, oldest first."""
@@ -58,15 +58,7 @@ class Flag:
 @functools.cache
 def load(version: str) -> tuple[Flag, ...]:
     """The recorded flags of one of the RECORDED versions."""
-    text = resources.files(__package__).joinpath("data", f"flags-{version}.json").read_text("utf-8")
-    rows: list[dict[str, Any]] = json.loads(text)
-    lists = ("choices", "aliases")
-    return tuple(Flag(**{**row, **{key: tuple(row[key]) for key in lists if key in row}}) for row in rows)
-
-
-_OPTION_LINE = re.compile(r"^ {2,4}(?:-\w(?: \S+)?, )?(--[a-z0-9].*)$", re.MULTILINE)
-_USAGE = re.compile(r"\[(--[a-z0-9][\w-]*)(?: \|(?: (--[a-z0-9][\w-]*)))?")
-_SPELLING = re.compile(r"(?:^|, )--([a-z0-9][\w-]*)")
+    return tuple(Flag(**row) for row in rows(__package__, version))
 
 
 def parse_help(text: str) -> frozenset[str]:
@@ -74,10 +66,7 @@ def parse_help(text: str) -> frozenset[str]:
 
     Flags that SGLang hides from its help (old spellings) are not among them. Text that is no help gives no flags.
     """
-    found = {spelling.lstrip("-") for usage in _USAGE.findall(text) for spelling in usage if spelling}
-    for line in _OPTION_LINE.findall(text):
-        found.update(_SPELLING.findall(line))
-    return frozenset(found - {"help"})
+    return help_flags(text)
 
 
 def nearest(version: str | None, flags: frozenset[str] | None = None) -> str:
@@ -140,14 +129,6 @@ class FlagTable:
 
 def table(flags: frozenset[str] | None = None, version: str | None = None) -> FlagTable:
     """The flags of an installed server: the recorded list of the nearest version, cut to and completed by `flags`."""
-    flags = flags or None  # a help that could not be read says nothing
     recorded = nearest(version, flags)
-    known: dict[str, Flag] = {}
-    for flag in load(recorded):
-        spellings = (flag.name, *flag.aliases)
-        if flags is None or not flags.isdisjoint(spellings):
-            known |= dict.fromkeys(spellings, flag)
-    for spelling in sorted((flags or frozenset()) - known.keys()):
-        if not (spelling.startswith("no-") and spelling.removeprefix("no-") in known):
-            known[spelling] = Flag(spelling, "unknown")
-    return FlagTable(recorded, version, known)
+    found = by_spelling(load(recorded), flags, lambda name, negation: Flag(name, "unknown", negation=negation))
+    return FlagTable(recorded, version, found)

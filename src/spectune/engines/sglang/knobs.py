@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from spectune.domain.knobs import Knob, KnobKind
+from spectune.domain.knobs import Knob
+from spectune.engines.common import flags
+from spectune.engines.common.flags import Bounds
 from spectune.engines.sglang.flags import Flag, FlagTable
 
-_KINDS = {
-    "switch": KnobKind.SWITCH,
-    "integer": KnobKind.INTEGER,
-    "number": KnobKind.NUMBER,
-    "choice": KnobKind.CHOICE,
-    "text": KnobKind.TEXT,
-    "unknown": KnobKind.TEXT,
-}
-
-_Known = tuple[float | None, float | None, str]
-
-_KNOWN: Mapping[str, _Known] = {
+_KNOWN: Mapping[str, Bounds] = {
     # The server.
     "mem-fraction-static": (0.01, 1, "share of GPU memory for weights and KV cache"),
     "max-running-requests": (1, None, "requests that run at the same time; 48 under speculation when not given"),
@@ -108,17 +99,7 @@ _KNOWN: Mapping[str, _Known] = {
 
 def knob_of(flag: Flag) -> Knob:
     """A flag as a knob."""
-    low, high, about = _KNOWN.get(flag.name, (None, None, ""))
-    knob = Knob(flag.name, _KINDS[flag.kind], flag.default, low, high, flag.choices, aliases=flag.aliases, about=about)
-    return knob if _allowed(knob) else replace(knob, default=None)
-
-
-def _allowed(knob: Knob) -> bool:
-    """Whether the default is a value that may be given; some stand for "not set" and may not."""
-    default = knob.default
-    if isinstance(default, bool) or not isinstance(default, (int, float)):
-        return True
-    return (knob.low is None or default >= knob.low) and (knob.high is None or default <= knob.high)
+    return flags.knob_of(flag, _KNOWN)
 
 
 def knobs(table: FlagTable) -> dict[str, Knob]:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spectune.domain.deployment import Adjustment
-from spectune.engines.sglang.adjustments import adjustment, questions
+from spectune.engines.common.adjustments import adjustment
+from spectune.engines.common.reprs import fields
+from spectune.engines.sglang.adjustments import SENTENCES, questions
 from spectune.engines.sglang.kernels import kernel_note
-from spectune.engines.sglang.serverargs import parse_server_args
 
 MAX_WARNINGS = 40
 _GIB = 1 << 30
@@ -81,7 +82,7 @@ def read_log(text: str) -> LogFacts:
     for rank, message in messages(text):
         if _take(facts, rank, message):
             continue
-        if changed := adjustment(message):
+        if changed := adjustment(message, SENTENCES):
             adjustments.setdefault(changed.name, changed)
         elif note := kernel_note(message):
             notes[note] = None
@@ -124,7 +125,7 @@ def _add(facts: LogFacts, part: str, rank: str, gib: float) -> None:
 
 
 def _take_args(facts: LogFacts, _: str, match: re.Match[str]) -> None:
-    facts.args = facts.args or parse_server_args(match.string[match.end() :])
+    facts.args = facts.args or fields(match.string[match.end() :])
 
 
 def _take_weights(facts: LogFacts, rank: str, match: re.Match[str]) -> None:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
 
 from spectune.domain.candidate import Method, Speculation
-from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import check_none, refuse
 
 ALGORITHM, DRAFT_PATH = "speculative-algorithm", "speculative-draft-model-path"
 STEPS, TOPK, TOKENS = "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens"
@@ -133,12 +132,12 @@ def spelled(speculation: Speculation, knobs: Settings, model: str) -> dict[str, 
     own = {**speculation.settings, **knobs}
     where = f"candidate {speculation.label}"
     if speculation.method is Method.NONE:
-        _check_none(speculation, own, where)
+        check_none(speculation, own, where)
         return {}
     kind = BY_METHOD.get(speculation.method)
     if kind is None:
         words = ", ".join(method.value for method in BY_METHOD)
-        _refuse(where, f"SGLang has no method '{speculation.method.value}'", f"It has {words} and none.")
+        refuse(where, f"SGLang has no method '{speculation.method.value}'", f"It has {words} and none.")
     _check_shape(speculation, kind, where)
     _check_draft(speculation, kind, model, where)
     tree = kind.steps and speculation.topk > 1
@@ -168,12 +167,12 @@ def recognised(settings: Settings, where: str, model: str) -> Speculation:
     name = str(settings.get(ALGORITHM, "NONE")).upper()
     if name == "NONE":
         for ignored in settings.keys() - {ALGORITHM}:
-            _refuse(where, f"'{ignored}' would be silently ignored without {ALGORITHM}", "Name one, or remove it.")
+            refuse(where, f"'{ignored}' would be silently ignored without {ALGORITHM}", "Name one, or remove it.")
         return Speculation()
     path = settings.get(DRAFT_PATH)
     kind = _algorithm(name, not drafts_itself(path, model), where)
     if kind.draft and path is None:
-        _refuse(where, f"{kind.name} needs a draft model", f"Set {DRAFT_PATH}.")
+        refuse(where, f"{kind.name} needs a draft model", f"Set {DRAFT_PATH}.")
     own = {key: value for key, value in settings.items() if key not in _SHAPE}
     if kind.method is Method.NGRAM:
         depth, topk, extra = _ngram_shape(settings, where)
@@ -191,10 +190,10 @@ def check_effective(settings: Settings, kind: Algorithm, where: str, tree: bool 
         if name == TOKENS and tree:
             continue
         if name in _SHAPE - kind.settings:
-            _refuse(where, f"'{name}' is set by the speculation's method, depth, topk and draft model", "Remove it.")
+            refuse(where, f"'{name}' is set by the speculation's method, depth, topk and draft model", "Remove it.")
         if name not in kind.settings:
             listed = ", ".join(sorted(kind.settings))
-            _refuse(where, f"'{name}' has no effect with {kind.name}", f"With {kind.name} these count: {listed}.")
+            refuse(where, f"'{name}' has no effect with {kind.name}", f"With {kind.name} these count: {listed}.")
 
 
 def _algorithm(name: str, drafts: bool, where: str) -> Algorithm:
@@ -202,9 +201,9 @@ def _algorithm(name: str, drafts: bool, where: str) -> Algorithm:
     if name in {"EAGLE", "NEXTN"}:
         name = "EAGLE" if drafts else "NEXTN"
     if name in UNTUNED:
-        _refuse(where, f"spectune does not tune SGLang's algorithm {name}", f"It tunes {', '.join(ALGORITHMS)}.")
+        refuse(where, f"spectune does not tune SGLang's algorithm {name}", f"It tunes {', '.join(ALGORITHMS)}.")
     if name not in ALGORITHMS:
-        _refuse(where, f"SGLang has no speculative algorithm '{name}'", f"It has {', '.join(ALGORITHMS)}.")
+        refuse(where, f"SGLang has no speculative algorithm '{name}'", f"It has {', '.join(ALGORITHMS)}.")
     return ALGORITHMS[name]
 
 
@@ -214,15 +213,15 @@ _Shape = tuple[int, int, dict[str, KnobValue]]
 def _eagle_shape(settings: Settings, kind: Algorithm, where: str) -> _Shape:
     steps, topk, tokens = settings.get(STEPS), settings.get(TOPK), settings.get(TOKENS)
     if BLOCK in settings:
-        _refuse(where, f"'{BLOCK}' has no effect with {kind.name}", "Remove it.")
+        refuse(where, f"'{BLOCK}' has no effect with {kind.name}", "Remove it.")
     if settings.get(ADAPTIVE):
         return _adaptive_shape(settings, where)
     if steps is None:
         if topk is not None or tokens is not None:
             given = TOPK if topk is not None else TOKENS
-            _refuse(where, f"'{given}' without '{STEPS}' ends SGLang at start", f"Give {STEPS}, {TOPK} and {TOKENS}.")
+            refuse(where, f"'{given}' without '{STEPS}' ends SGLang at start", f"Give {STEPS}, {TOPK} and {TOKENS}.")
         if kind.method in {Method.EAGLE, Method.EAGLE3}:
-            _refuse(
+            refuse(
                 where,
                 "without numbers SGLang chooses them by the model: 5 steps, topk 4, 8 draft tokens for Llama and Grok, "
                 "3, 1, 4 for others",
@@ -230,26 +229,26 @@ def _eagle_shape(settings: Settings, kind: Algorithm, where: str) -> _Shape:
             )
         return 3, 1, {}
     if topk is None:
-        _refuse(where, f"'{STEPS}' without '{TOPK}' ends SGLang at start (a TypeError)", f"Add {TOPK}: 1.")
+        refuse(where, f"'{STEPS}' without '{TOPK}' ends SGLang at start (a TypeError)", f"Add {TOPK}: 1.")
     if int(topk) == 1:
         return int(steps), 1, {}
     if tokens is None:
-        _refuse(where, f"topk {topk} needs '{TOKENS}'", f"Say how many tokens of the tree are verified: {TOKENS}.")
+        refuse(where, f"topk {topk} needs '{TOKENS}'", f"Say how many tokens of the tree are verified: {TOKENS}.")
     return int(steps), int(topk), {TOKENS: int(tokens)}
 
 
 def _adaptive_shape(settings: Settings, where: str) -> _Shape:
     steps = settings.get(STEPS)
     if steps is None and settings.get(ADAPTIVE_FILE) is not None:
-        _refuse(where, f"with '{ADAPTIVE_FILE}' the first depth is known to SGLang alone", f"Add {STEPS}.")
+        refuse(where, f"with '{ADAPTIVE_FILE}' the first depth is known to SGLang alone", f"Add {STEPS}.")
     return int(3 if steps is None else steps), int(settings.get(TOPK, 1)), {}
 
 
 def _ngram_shape(settings: Settings, where: str) -> _Shape:
     if TOPK in settings:
-        _refuse(where, f"'{TOPK}' is overwritten under NGRAM", f"Set {BREADTH} instead.")
+        refuse(where, f"'{TOPK}' is overwritten under NGRAM", f"Set {BREADTH} instead.")
     if BLOCK in settings:
-        _refuse(where, f"'{BLOCK}' has no effect with NGRAM", "Remove it.")
+        refuse(where, f"'{BLOCK}' has no effect with NGRAM", "Remove it.")
     kept: dict[str, KnobValue] = {STEPS: settings[STEPS]} if STEPS in settings else {}
     return int(settings.get(TOKENS, 12)) - 1, 1, kept
 
@@ -257,53 +256,40 @@ def _ngram_shape(settings: Settings, where: str) -> _Shape:
 def _dflash_shape(settings: Settings, where: str) -> _Shape:
     given = {int(settings[name]) for name in (TOKENS, BLOCK) if name in settings}
     if len(given) > 1:
-        _refuse(where, f"'{TOKENS}' and '{BLOCK}' are the same for DFLASH, and differ", "Keep one of them.")
+        refuse(where, f"'{TOKENS}' and '{BLOCK}' are the same for DFLASH, and differ", "Keep one of them.")
     if not given:
-        _refuse(where, "without a block size DFLASH takes the draft model's own", f"Write it out as {TOKENS}.")
+        refuse(where, "without a block size DFLASH takes the draft model's own", f"Write it out as {TOKENS}.")
     return given.pop() - 1, 1, {}
-
-
-def _check_none(speculation: Speculation, settings: Settings, where: str) -> None:
-    if speculation.depth or speculation.draft_model:
-        _refuse(where, "without a method there is no depth and no draft model", "Name a method, or set depth to 0.")
-    for name in settings:
-        _refuse(
-            where, f"'{name}' would be silently ignored without a speculation method", "Remove it or name a method."
-        )
 
 
 def _check_shape(speculation: Speculation, kind: Algorithm, where: str) -> None:
     method = speculation.method.value
     if speculation.depth < 1:
-        _refuse(where, f"depth k of {method} must be at least 1, got {speculation.depth}")
+        refuse(where, f"depth k of {method} must be at least 1, got {speculation.depth}")
     if speculation.topk < 1:
-        _refuse(where, f"topk must be at least 1, got {speculation.topk}")
+        refuse(where, f"topk must be at least 1, got {speculation.topk}")
     if not kind.steps and speculation.topk != 1:
         advice = f"Set {BREADTH} instead." if kind.method is Method.NGRAM else "Leave topk at 1."
-        _refuse(where, f"{kind.name} takes no topk, got {speculation.topk}", advice)
+        refuse(where, f"{kind.name} takes no topk, got {speculation.topk}", advice)
 
 
 def _check_draft(speculation: Speculation, kind: Algorithm, model: str, where: str) -> None:
     method, draft = speculation.method, speculation.draft_model
     if kind.draft is True and not draft:
-        _refuse(where, f"method {method.value} needs a draft model (SGLang: {DRAFT_PATH})", "Give its directory.")
+        refuse(where, f"method {method.value} needs a draft model (SGLang: {DRAFT_PATH})", "Give its directory.")
     if kind.draft is False and draft:
-        _refuse(where, f"method {method.value} takes no draft model: SGLang would ignore it", "Remove it.")
+        refuse(where, f"method {method.value} takes no draft model: SGLang would ignore it", "Remove it.")
     if method is Method.MTP and not drafts_itself(draft, model):
-        _refuse(where, "method mtp drafts with the model's own layers", "With a draft model the method is eagle.")
+        refuse(where, "method mtp drafts with the model's own layers", "With a draft model the method is eagle.")
     if method is Method.EAGLE and drafts_itself(draft, model):
-        _refuse(where, "the draft model is the model itself", "That is method mtp.")
+        refuse(where, "the draft model is the model itself", "That is method mtp.")
 
 
 def _check_tree(tokens: int, depth: int, topk: int, where: str) -> None:
     most = most_nodes(depth, topk) + 1
     if not 2 <= tokens <= most:
-        _refuse(
+        refuse(
             where,
             f"'{TOKENS}' must be 2 to {most} with depth {depth} and topk {topk}, got {tokens}",
             "A tree of this depth and width has no more nodes.",
         )
-
-
-def _refuse(where: str, message: str, advice: str = "") -> NoReturn:
-    raise InputError(f"{where}: {message}", advice)

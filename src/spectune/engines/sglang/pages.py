@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from spectune.domain.deployment import Counters, Page
+from spectune.engines.common.metrics import samples, totals
+from spectune.engines.common.pages import json_of, listed_model, whole, words
 
 _NO_STATES: tuple[Mapping[str, object], ...] = ()
 
@@ -33,7 +31,7 @@ class ServerInfo:
 
     def each(self, *path: str) -> list[int]:
         """A whole number from every state; empty unless all tell it."""
-        found = [_whole(_at(state, path)) for state in self.states]
+        found = [whole(_at(state, path)) for state in self.states]
         told = [value for value in found if value is not None]
         return told if len(told) == len(found) else []
 
@@ -41,7 +39,7 @@ class ServerInfo:
 def read_server_info(*pages: Page | None) -> ServerInfo:
     """The first of some pages that is one."""
     for page in pages:
-        body = _json(page)
+        body = json_of(page)
         if isinstance(body, dict) and ("internal_states" in body or "model_path" in body or "server_args" in body):
             return _server_info(body)
     return ServerInfo()
@@ -55,7 +53,7 @@ def _server_info(body: Mapping[str, object]) -> ServerInfo:
     for key, value in (states[0] if states else {}).items():
         if key in args and args[key] is None:
             args[key] = value
-    return ServerInfo(args, states, _words(body.get("version")), _whole(body.get("max_total_num_tokens")))
+    return ServerInfo(args, states, words(body.get("version")), whole(body.get("max_total_num_tokens")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +66,15 @@ class Loads:
 
 
 def read_loads(page: Page | None) -> Loads:
-    body = _json(page)
+    body = json_of(page)
     rows = body.get("loads") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(rows, list) or not rows:
         return Loads()
-    return Loads(_sum(rows, "max_total_num_tokens"), _sum(rows, "max_running_requests"), _words(body.get("version")))
+    return Loads(_sum(rows, "max_total_num_tokens"), _sum(rows, "max_running_requests"), words(body.get("version")))
 
 
 def _sum(rows: Sequence[object], key: str) -> int | None:
-    values = [_whole(row.get(key)) if isinstance(row, dict) else None for row in rows]
+    values = [whole(row.get(key)) if isinstance(row, dict) else None for row in rows]
     told = [value for value in values if value is not None]
     return sum(told) if len(told) == len(values) else None
 
@@ -92,20 +90,18 @@ class ModelFacts:
 
 
 def read_model(models: Page | None, *infos: Page | None) -> ModelFacts:
-    body = _json(models)
-    listed = body.get("data") if isinstance(body, dict) else None
-    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    first = listed_model(models)
     info: Mapping[str, object] = {}
     for page in infos:
-        found = _json(page)
+        found = json_of(page)
         if isinstance(found, dict) and "model_path" in found:
             info = found
             break
     return ModelFacts(
-        _words(info.get("model_path")) or _words(first.get("root")),
-        _words(first.get("id")),
-        _whole(first.get("max_model_len")),
-        _words(info.get("weight_version")),
+        words(info.get("model_path")) or words(first.get("root")),
+        words(first.get("id")),
+        whole(first.get("max_model_len")),
+        words(info.get("weight_version")),
     )
 
 
@@ -133,26 +129,11 @@ def read_counters(page: Page | None, adaptive: bool) -> Counters | None:
     Args:
         adaptive: whether the depth changes while serving.
     """
-    if page is None or page.status != 200:
+    found = samples(page)
+    told = totals(found, _TOTALS)
+    if not told:
         return None
-    sums: dict[str, float] = {}
-    draft_tokens = 0
-    try:
-        for family in text_string_to_metric_families(page.body):
-            for sample in family.samples:
-                if not math.isfinite(sample.value):
-                    continue
-                if sample.name in _TOTALS:
-                    # One label set for each cache source, kind of request or server process.
-                    key = _TOTALS[sample.name]
-                    sums[key] = sums.get(key, 0.0) + sample.value
-                elif sample.name == _DRAFT_TOKENS:
-                    draft_tokens = max(draft_tokens, int(sample.value))
-    except Exception:  # The parser has no error type of its own and fails in many ways on other text.
-        return None
-    if not sums:
-        return None
-    told = {key: int(value) for key, value in sums.items()}
+    draft_tokens = max((int(sample.value) for sample in found if sample.name == _DRAFT_TOKENS), default=0)
     drafts = told.get("verifies", 0)  # not there before the first request that speculates
     prompt, cached = told.get("prompt"), told.get("cached", 0)
     return Counters(
@@ -183,21 +164,3 @@ def _at(value: object, path: tuple[str, ...]) -> object:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def _json(page: Page | None) -> object:
-    if page is None or page.status != 200:
-        return None
-    try:
-        value: object = json.loads(page.body)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _words(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None

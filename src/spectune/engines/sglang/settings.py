@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import functools
-import math
 import re
 from collections.abc import Mapping
 
 from spectune.domain.errors import InputError
-from spectune.domain.knobs import Knob, KnobKind, KnobValue, Settings
+from spectune.domain.knobs import KnobKind, KnobValue, Settings
+from spectune.engines.common import flags
+from spectune.engines.common.settings import chosen, number, once_each, switched
 from spectune.engines.sglang.flags import RECORDED, Flag, FlagTable, load
 from spectune.engines.sglang.knobs import knob_of
 
@@ -27,6 +28,7 @@ OTHER_NAMES: Mapping[str, str] = {
 """Names from other engines or older documentation -> SGLang's."""
 
 _SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+"""SGLang understands them in whole numbers: "32k" is 32000, "32Ki" is 32768."""
 
 
 def canonical(settings: Settings, where: str, table: FlagTable, exact: bool = False) -> dict[str, KnobValue]:
@@ -34,40 +36,24 @@ def canonical(settings: Settings, where: str, table: FlagTable, exact: bool = Fa
 
     Args:
         settings: as the user wrote them; leading dashes are forgiven.
-        where: what the settings belong to, for messages ("service.args").
+        where, exact: as in `once_each`.
         table: flags of the installed server.
-        exact: accept canonical names alone. Candidates are compared, identified and verified by name, so one setting
-            must not have two names there.
 
     Raises:
         InputError: flag that the server lacks, value of the wrong kind or out of bounds, one flag under two spellings.
     """
-    result: dict[str, KnobValue] = {}
-    spelt: dict[str, str] = {}
-    for written, value in settings.items():
-        flag, negated = _known(written, where, table)
-        if exact and written != flag.name:
-            raise InputError(f"{where}: '{written}' is called '{flag.name}' here", f"Write '{flag.name}'.")
-        if flag.name in result:
-            raise InputError(
-                f"{where}: '{written}' and '{spelt[flag.name]}' set the same SGLang flag", "Keep one of them."
-            )
-        checked = _valued(flag, value, f"{where}: '{written}'")
-        result[flag.name] = not checked if negated else checked
-        spelt[flag.name] = written
-    return result
+    return once_each(settings, where, "SGLang", exact, lambda written, value: _setting(written, value, where, table))
 
 
 def arguments(name: str, value: KnobValue, table: FlagTable) -> tuple[str, ...]:
     """A canonical setting as command line arguments."""
-    flag = table.flags[name]
-    if isinstance(value, bool):
-        if value:
-            return (f"--{name}",)
-        return (f"--no-{name}",) if flag.negation else ()
-    if flag.many:
-        return (f"--{name}", *str(value).split())
-    return (f"--{name}", str(value))
+    return flags.arguments(table.flags[name], value)
+
+
+def _setting(written: str, value: KnobValue, where: str, table: FlagTable) -> tuple[str, KnobValue]:
+    flag, negated = _known(written, where, table)
+    what = f"{where}: '{written}'"
+    return flag.name, not switched(value, what) if negated else _valued(flag, value, what)
 
 
 def _known(written: str, where: str, table: FlagTable) -> tuple[Flag, bool]:
@@ -109,7 +95,7 @@ def _valued(flag: Flag, value: KnobValue, what: str) -> KnobValue:
     if flag.kind == "unknown":
         return value
     if flag.kind == "switch":
-        return _switched(value, what)
+        return switched(value, what)
     if flag.optional_value and value is True:
         return True
     if isinstance(value, bool):
@@ -117,46 +103,8 @@ def _valued(flag: Flag, value: KnobValue, what: str) -> KnobValue:
     knob = knob_of(flag)
     match knob.kind:
         case KnobKind.INTEGER | KnobKind.NUMBER:
-            return _within(knob, _numeric(knob.kind, value, what), what)
+            return number(knob, value, what, _SUFFIXES)
         case KnobKind.CHOICE:
-            if str(value) not in knob.choices:
-                near = difflib.get_close_matches(str(value), knob.choices, n=1)
-                advice = f"Did you mean '{near[0]}'?" if near else ""
-                raise InputError(f"{what} must be one of {', '.join(knob.choices)}, got '{value}'", advice)
-            return str(value)
+            return chosen(knob, str(value), what)
         case _:
             return value
-
-
-def _switched(value: KnobValue, what: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-    state = words.get(str(value).lower())
-    if state is None:
-        raise InputError(f"{what} is a switch, got '{value}'", "Give true or false.")
-    return state
-
-
-def _numeric(kind: KnobKind, value: KnobValue, what: str) -> int | float:
-    """A number; SGLang's suffixes for large ones ("32k" is 32000, "32Ki" is 32768) are understood."""
-    wanted = "a whole number" if kind is KnobKind.INTEGER else "a number"
-    text = str(value).strip()
-    if kind is KnobKind.INTEGER and re.fullmatch(r"-?\d{1,18}", text):
-        return int(text)
-    suffix = next((s for s in sorted(_SUFFIXES, key=len, reverse=True) if text.endswith(s)), "")
-    try:
-        number = float(text.removesuffix(suffix)) * _SUFFIXES.get(suffix, 1)
-    except (ValueError, OverflowError):
-        raise InputError(f"{what} must be {wanted}, got '{value}'") from None
-    if not math.isfinite(number) or (kind is KnobKind.INTEGER and not number.is_integer()):
-        raise InputError(f"{what} must be {wanted}, got '{value}'")
-    return number if kind is KnobKind.NUMBER else int(number)
-
-
-def _within(knob: Knob, number: int | float, what: str) -> int | float:
-    if knob.low is not None and number < knob.low:
-        raise InputError(f"{what} must be at least {knob.low:g}, got {number}")
-    if knob.high is not None and number > knob.high:
-        raise InputError(f"{what} must be at most {knob.high:g}, got {number}")
-    return number

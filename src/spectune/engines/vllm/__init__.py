@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spectune.engines.vllm.acceptance import PerRequest, Window, acceptance_from_metrics, window
+from spectune.engines.common.acceptance import PerRequest
+from spectune.engines.vllm.acceptance import Window, acceptance_from_metrics, window
 from spectune.engines.vllm.adapter import VLLM
 from spectune.engines.vllm.flags import parse_help
 from spectune.engines.vllm.schedule import BatchDepth, deepest, schedule

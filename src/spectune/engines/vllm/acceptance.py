@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spectune.domain.deployment import Page
+from spectune.engines.common.acceptance import PerRequest, at_least
+from spectune.engines.common.pages import count
 from spectune.engines.vllm.metrics import Metrics, read_metrics
 
 _LONGEST = 4096
@@ -84,27 +86,10 @@ def _positions(accepted: list[int], drafts: int, drafted: int) -> tuple[tuple[fl
         return ()
     depth = len(accepted)
     found: list[tuple[float, float]] = []
-    for before, count in enumerate(accepted):
-        least = max((drafted - before * drafts) / (depth - before), count, 0)
-        found.append((count / drafts, min(1.0, count / least) if least else 0.0))
+    for before, tokens in enumerate(accepted):
+        least = max((drafted - before * drafts) / (depth - before), tokens, 0)
+        found.append((tokens / drafts, min(1.0, tokens / least) if least else 0.0))
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class PerRequest:
-    """Drafts of one request, tokens.
-
-    Attributes:
-        drafts: verify steps that had a draft.
-        drafted: tokens drafted.
-        accepted: drafted tokens accepted, the bonus token not counted.
-        accepted_per_position: verify steps in which at least i+1 drafted tokens were accepted, for i = 0, 1, ...
-    """
-
-    drafts: int
-    drafted: int
-    accepted: int
-    accepted_per_position: tuple[int, ...] = ()
 
 
 def acceptance_from_metrics(metrics: Mapping[str, object]) -> PerRequest | None:
@@ -114,23 +99,12 @@ def acceptance_from_metrics(metrics: Mapping[str, object]) -> PerRequest | None:
     if not isinstance(told, Mapping):
         return None
     drafts, drafted, accepted = (
-        _count(told.get(key)) for key in ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
+        count(told.get(key)) for key in ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
     )
     if drafts is None or drafted is None or accepted is None or drafts < 1:
         return None
     listed = told.get("acceptance_histogram")
-    counts = [_count(value) for value in listed] if isinstance(listed, list) and len(listed) <= _LONGEST else []
-    histogram = [count for count in counts if count is not None]
+    counts = [count(value) for value in listed] if isinstance(listed, list) and len(listed) <= _LONGEST else []
+    histogram = [number for number in counts if number is not None]
     whole = len(histogram) == len(counts) and sum(histogram) == drafts
-    return PerRequest(drafts, drafted, accepted, tuple(_tail_sums(histogram)) if whole else ())
-
-
-def _tail_sums(histogram: list[int]) -> list[int]:
-    sums: list[int] = []
-    for count in reversed(histogram[1:]):
-        sums.append(count + (sums[-1] if sums else 0))
-    return sums[::-1]
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return PerRequest(drafts, drafted, accepted, at_least(histogram) if whole else ())

@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import NoReturn
 
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Launch, Service, Translation
-from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import refuse
 from spectune.engines.vllm.constraints import check, check_server
 from spectune.engines.vllm.flags import FlagTable
 from spectune.engines.vllm.knobs import is_speculative
@@ -163,8 +162,9 @@ def _identity(service: Service, server: Settings) -> dict[str, KnobValue]:
     if names is None:
         return {_NAME: service.model_id} if service.model_id != service.model else {}
     if service.model_id not in str(names).split():
-        _refuse(
-            f"service: vLLM serves '{names}' ({_NAME}), not the model id '{service.model_id}'",
+        refuse(
+            "service",
+            f"vLLM serves '{names}' ({_NAME}), not the model id '{service.model_id}'",
             "Make the two the same.",
         )
     return {}
@@ -175,19 +175,15 @@ def _service_args(service: Service, table: FlagTable) -> dict[str, KnobValue]:
     args = canonical(service.args, _ARGS, table)
     for name, value in args.items():
         if name in _OF_SERVICE:
-            _refuse(f"{_ARGS}: '{name}' is not set here", f"Set {_OF_SERVICE[name]} instead.")
+            refuse(_ARGS, f"'{name}' is not set here", f"Set {_OF_SERVICE[name]} instead.")
         if name in _NOT_TUNED and value is not False:
-            _refuse(f"{_ARGS}: '{name}' {_NOT_TUNED[name]}", "Write the settings out, or remove it.")
+            refuse(_ARGS, f"'{name}' {_NOT_TUNED[name]}", "Write the settings out, or remove it.")
     return {name: value for name, value in args.items() if name not in _OBSERVING}
 
 
 def _check_candidate(knobs: Settings) -> None:
     for name in knobs:
         if name == SPECULATIVE or name.startswith("spec-"):
-            _refuse(f"candidate: '{name}' is not a knob", "Give method, depth, draft model and settings instead.")
+            refuse("candidate", f"'{name}' is not a knob", "Give method, depth, draft model and settings instead.")
         if name in _OF_SERVICE or name in _OBSERVING or name in _NOT_TUNED or name in {_NAME, "api-key"}:
-            _refuse(f"candidate: '{name}' is not a knob to tune", "Remove it.")
-
-
-def _refuse(message: str, advice: str = "") -> NoReturn:
-    raise InputError(message, advice)
+            refuse("candidate", f"'{name}' is not a knob to tune", "Remove it.")

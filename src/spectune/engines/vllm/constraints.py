@@ -10,11 +10,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from typing import NoReturn
 
 from spectune.domain.candidate import Method, Speculation
-from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import check_port, refuse
 from spectune.engines.vllm.flags import FlagTable
 from spectune.engines.vllm.methods import DEPTH
 from spectune.engines.vllm.schedule import parse
@@ -62,18 +61,17 @@ def check_server(port: int, server: Settings) -> None:
     Raises:
         InputError: naming the port or the settings.
     """
-    if not 1 <= port <= 65535:
-        raise InputError(f"service.port must be 1 to 65535 at launch, got {port}")
+    check_port(port)
     if server.get("enforce-eager"):
         for name in ("cudagraph-capture-sizes", "max-cudagraph-capture-size"):
             if name in server:
-                _refuse("service", f"'{name}' has no effect with enforce-eager", "Remove one of the two.")
+                refuse("service", f"'{name}' has no effect with enforce-eager", "Remove one of the two.")
 
 
 def _lookups(config: Mapping[str, object], where: str) -> None:
     most, least = config.get(LOOKUP_MAX), config.get(LOOKUP_MIN)
     if isinstance(most, int) and isinstance(least, int) and least > most:
-        _refuse(where, f"'{LOOKUP_MIN}' {least} is above '{LOOKUP_MAX}' {most}", "Swap them, or give one of the two.")
+        refuse(where, f"'{LOOKUP_MIN}' {least} is above '{LOOKUP_MAX}' {most}", "Swap them, or give one of the two.")
 
 
 def _schedule(server: Settings, depth: int, config: Mapping[str, object], where: str) -> None:
@@ -83,13 +81,13 @@ def _schedule(server: Settings, depth: int, config: Mapping[str, object], where:
     ranges = parse(json.dumps(value), where)
     deeper = [row for row in ranges if row[2] > depth]
     if deeper:
-        _refuse(
+        refuse(
             where,
             f"'{SCHEDULE}' asks for depth {deeper[0][2]}, which vLLM cuts to {DEPTH}, {depth}",
             "Give the schedule's greatest depth as the depth.",
         )
     if _number(server, "data-parallel-size") > 1:
-        _refuse(
+        refuse(
             where,
             f"'{SCHEDULE}' is dropped with data-parallel-size above 1, and the depth is {depth} at all sizes then",
             "Take a static depth.",
@@ -101,33 +99,33 @@ def _rejection(depth: int, config: Mapping[str, object], table: FlagTable, where
     rates, length = config.get(RATES), config.get(LENGTH)
     if method == "fly":
         if table.release < _FLY:
-            _refuse(where, f"{table.label} has no {REJECTION} fly (new in 0.33)", "Take standard or block.")
+            refuse(where, f"{table.label} has no {REJECTION} fly (new in 0.33)", "Take standard or block.")
         if depth < 2:
-            _refuse(where, f"{REJECTION} fly needs a depth of at least 2, got {depth}")
+            refuse(where, f"{REJECTION} fly needs a depth of at least 2, got {depth}")
     elif any(str(key).startswith("fly_") for key in config):
-        _refuse(where, f"'fly_...' settings have no effect with {REJECTION} {method}", "Remove them, or take fly.")
+        refuse(where, f"'fly_...' settings have no effect with {REJECTION} {method}", "Remove them, or take fly.")
     if method != "synthetic":
         if rates is not None or length is not None:
             name = RATES if rates is not None else LENGTH
-            _refuse(where, f"'{name}' has no effect with {REJECTION} {method}", f"Set {REJECTION}: synthetic.")
+            refuse(where, f"'{name}' has no effect with {REJECTION} {method}", f"Set {REJECTION}: synthetic.")
         return
     if (rates is None) is (length is None):
-        _refuse(where, f"{REJECTION} synthetic needs exactly one of {RATES} and {LENGTH}", "Give one of them.")
+        refuse(where, f"{REJECTION} synthetic needs exactly one of {RATES} and {LENGTH}", "Give one of them.")
     if rates is not None:
         _rates(rates, depth, where)
     elif isinstance(length, (int, float)) and not 1 <= length <= depth + 1:
-        _refuse(where, f"'{LENGTH}' must be 1 to {depth + 1} at depth {depth}, got {length}")
+        refuse(where, f"'{LENGTH}' must be 1 to {depth + 1} at depth {depth}, got {length}")
 
 
 def _rates(rates: object, depth: int, where: str) -> None:
     listed = rates if isinstance(rates, list) else []
     numbers = [rate for rate in listed if isinstance(rate, (int, float)) and not isinstance(rate, bool)]
     if len(numbers) != depth or len(listed) != depth:
-        _refuse(where, f"'{RATES}' must be a list of {depth} numbers, one for each position, got {rates}")
+        refuse(where, f"'{RATES}' must be a list of {depth} numbers, one for each position, got {rates}")
     if not all(0 <= rate <= 1 for rate in numbers):
-        _refuse(where, f"'{RATES}' must be between 0 and 1, got {rates}")
+        refuse(where, f"'{RATES}' must be between 0 and 1, got {rates}")
     if any(later > earlier for earlier, later in itertools.pairwise(numbers)):
-        _refuse(
+        refuse(
             where,
             f"'{RATES}' must not rise from one position to the next, got {rates}",
             "A position counts as accepted only when all before it are.",
@@ -137,19 +135,19 @@ def _rates(rates: object, depth: int, where: str) -> None:
 def _parallelism(server: Settings, config: Mapping[str, object], where: str) -> None:
     own, target = config.get(DRAFT_TP), _number(server, "tensor-parallel-size")
     if own is not None and own not in {1, target}:
-        _refuse(where, f"'{DRAFT_TP}' must be 1 or the target's {target}, got {own}", "Leave it out for the target's.")
+        refuse(where, f"'{DRAFT_TP}' must be 1 or the target's {target}, got {own}", "Leave it out for the target's.")
 
 
 def _sampling(server: Settings, where: str) -> None:
     if "logits-processors" in server:
-        _refuse(where, "'logits-processors' does not work with speculation", "Remove it, or run without speculation.")
+        refuse(where, "'logits-processors' does not work with speculation", "Remove it, or run without speculation.")
     try:
         defaults = json.loads(str(server.get("override-generation-config", "{}")))
     except ValueError:
         return
     for name in _KEPT_FROM_SAMPLING:
         if isinstance(defaults, dict) and defaults.get(name):
-            _refuse(
+            refuse(
                 where,
                 f"'override-generation-config' sets {name}, with which vLLM refuses every request under speculation",
                 f"Remove {name}, or run without speculation.",
@@ -161,19 +159,15 @@ def _async(server: Settings, config: Mapping[str, object], table: FlagTable, whe
     if not server.get("async-scheduling") or table.release >= _V2_BY_DEFAULT:
         return
     if config.get(METHOD) in {"ngram", "suffix"}:
-        _refuse(
+        refuse(
             where,
             f"'async-scheduling' does not work with {config[METHOD]} in {table.label}",
             "Set it to false for all candidates, so that they differ in speculation alone.",
         )
     if config.get("disable_padded_drafter_batch"):
-        _refuse(where, "'async-scheduling' does not work with disable_padded_drafter_batch", "Remove one of the two.")
+        refuse(where, "'async-scheduling' does not work with disable_padded_drafter_batch", "Remove one of the two.")
 
 
 def _number(server: Settings, name: str) -> int:
     value: KnobValue = server.get(name, 1)
     return int(value) if isinstance(value, (int, float)) else 1
-
-
-def _refuse(where: str, message: str, advice: str = "") -> NoReturn:
-    raise InputError(f"{where}: {message}", advice)

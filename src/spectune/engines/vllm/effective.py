@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from spectune.domain.candidate import Method
 from spectune.domain.knobs import KnobValue
+from spectune.engines.common.pages import simulated
+from spectune.engines.common.settings import as_setting
 from spectune.engines.vllm.flags import Flag, FlagTable
 from spectune.engines.vllm.log import LogFacts
 from spectune.engines.vllm.methods import DEPTH, method_named
@@ -164,13 +166,7 @@ def _speculative(config: Mapping[str, object], method: Method | None) -> dict[st
 
 
 def _plain(value: object, many: bool) -> KnobValue | None:
-    if isinstance(value, str):
-        return value.removeprefix("torch.")
-    if isinstance(value, (bool, int, float)):
-        return value
-    if many and isinstance(value, list) and value and all(isinstance(item, (int, float, str)) for item in value):
-        return " ".join(map(str, value))
-    return None
+    return value.removeprefix("torch.") if isinstance(value, str) else as_setting(value, many)
 
 
 def graph_mode(told: Told, log: LogFacts) -> str | None:
@@ -197,8 +193,8 @@ def _runner(told: Told, log: LogFacts) -> str | None:
 
 def invalid_output_of(told: Told, config: Mapping[str, object], version: str | None) -> str | None:
     """Why the server's output or acceptance is not real; None where nothing says so."""
-    if version and "sim" in version.lower():
-        return f"this is a simulated server (version {version})"
+    if made_up := simulated(version):
+        return made_up
     if config.get(REJECTION) == "synthetic":
         return f"vLLM invents acceptance ({REJECTION} synthetic): tokens are not the model's"
     if _load_format(told) == "dummy":

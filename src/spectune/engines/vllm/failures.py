@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 
-from spectune.domain.errors import EngineFailure, FailureKind
-from spectune.engines.vllm.failure_causes import CAUSES, Groups, Text
-
-_TAIL = 1 << 18
-"""Characters of log that are searched; a failing start writes a fraction of this."""
+from spectune.domain.errors import EngineFailure
+from spectune.engines.common.failures import diagnosed, tail
+from spectune.engines.vllm.failure_causes import CAUSES
 
 _SHUTDOWN = "[shutdown] API server: shutdown triggered"
 """A stop that was asked for, or the end after a death that the log has told before. What follows (EngineDeadError,
@@ -27,17 +25,8 @@ _PREFIX = re.compile(
 
 
 def diagnose(failure: EngineFailure) -> EngineFailure:
-    """The failure with its cause named, or the failure itself. A server that died while being measured keeps that
-    kind, since it had served until then."""
-    log = stripped(failure.log_tail[-_TAIL:])
-    for cause in CAUSES:
-        groups = cause.groups(log)
-        if groups is not None:
-            message, advice = _filled(cause.message, groups), _filled(cause.advice, groups) or failure.advice
-            if failure.kind is FailureKind.DIED_MEASURING:
-                return EngineFailure(failure.kind, f"{failure.message}: {message}", advice, failure.log_tail)
-            return EngineFailure(cause.kind, message, advice, failure.log_tail)
-    return failure
+    """The failure with its cause named, or the failure itself."""
+    return diagnosed(failure, stripped(tail(failure)), CAUSES)
 
 
 def stripped(log: str) -> str:
@@ -45,9 +34,3 @@ def stripped(log: str) -> str:
     traceback looks alike in every process."""
     log = _COLOUR.sub("", log).replace("\r\n", "\n")
     return _PREFIX.sub("", log.partition(_SHUTDOWN)[0])
-
-
-def _filled(text: Text, groups: Groups) -> str:
-    if callable(text):
-        return text(groups)
-    return re.sub(r"\{(\d)\}", lambda place: groups[int(place[1]) - 1], text)

@@ -7,12 +7,12 @@ what is known to be younger, and best replaced by what the installed server's ow
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any, Literal
+from typing import Literal
+
+from spectune.engines.common.flags import by_spelling, help_flags, rows
 
 RECORDED = "0.32.0"
 """The version whose flags are recorded."""
@@ -57,15 +57,9 @@ class Flag:
 @functools.cache
 def load() -> tuple[Flag, ...]:
     """The recorded flags."""
-    text = resources.files(__package__).joinpath("data", f"flags-{RECORDED}.json").read_text("utf-8")
-    rows: list[dict[str, Any]] = json.loads(text)
-    lists = ("choices", "aliases")
-    return tuple(Flag(**{**row, **{key: tuple(row[key]) for key in lists if key in row}}) for row in rows)
+    return tuple(Flag(**row) for row in rows(__package__, RECORDED))
 
 
-_USAGE = re.compile(r"\[(--?[a-zA-Z0-9][\w-]*)(?:,? (?:\| )?(--?[a-zA-Z0-9][\w-]*))*")
-_OPTION_LINE = re.compile(r"^ {2,4}(--?[a-zA-Z0-9][^\n]*)$", re.MULTILINE)
-_SPELLING = re.compile(r"(?<![\w-])--([a-z0-9][\w-]*)")
 _PROOF = frozenset({"max-num-seqs", "max-model-len"})
 """Flags of every version. `vllm serve --help` lists groups and examples instead; `--help=all` lists flags."""
 
@@ -76,12 +70,8 @@ def parse_help(text: str) -> frozenset[str]:
     Text that does not list the server's flags gives none, the overview that `vllm serve --help` prints among it: ask
     for --help=all.
     """
-    found = {spelling for usage in _USAGE.finditer(text) for spelling in _SPELLING.findall(usage[0])}
-    for line in _OPTION_LINE.findall(text):
-        spellings, _, _ = line.partition("   ")
-        found.update(_SPELLING.findall(spellings))
-    found -= {"help"}
-    return frozenset(found) if found >= _PROOF else frozenset()
+    found = help_flags(text)
+    return found if found >= _PROOF else frozenset()
 
 
 def release(version: str | None) -> Release | None:
@@ -121,14 +111,11 @@ class FlagTable:
 def table(flags: frozenset[str] | None = None, version: str | None = None) -> FlagTable:
     """The flags of an installed server: the recorded list, cut to and completed by `flags`; without them, by what is
     known of the version."""
-    wanted = release(version)
-    known: dict[str, Flag] = {}
-    for flag in load():
-        since = release(flag.since)
-        young = since is not None and wanted is not None and wanted < since
-        if not young if flags is None else not flags.isdisjoint((flag.name, *flag.aliases)):
-            known |= dict.fromkeys((flag.name, *flag.aliases), flag)
-    for spelling in sorted((flags or frozenset()) - known.keys()):
-        if not (spelling.startswith("no-") and spelling.removeprefix("no-") in known):
-            known[spelling] = Flag(spelling, "unknown", negation=f"no-{spelling}" in (flags or ()))
-    return FlagTable(version, known)
+    recorded = load() if flags else [flag for flag in load() if not _younger(flag, version)]
+    found = by_spelling(recorded, flags, lambda name, negation: Flag(name, "unknown", negation=negation))
+    return FlagTable(version, found)
+
+
+def _younger(flag: Flag, version: str | None) -> bool:
+    since, wanted = release(flag.since), release(version)
+    return since is not None and wanted is not None and wanted < since

@@ -4,21 +4,12 @@ explanation where spectune knows them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from spectune.domain.knobs import Knob, KnobKind
+from spectune.domain.knobs import Knob
+from spectune.engines.common import flags
+from spectune.engines.common.flags import Bounds
 from spectune.engines.vllm.flags import Flag, FlagTable
 from spectune.engines.vllm.speckeys import KEYS, SPECULATIVE, Key, by_name
-
-_KINDS = {
-    "switch": KnobKind.SWITCH,
-    "integer": KnobKind.INTEGER,
-    "number": KnobKind.NUMBER,
-    "choice": KnobKind.CHOICE,
-    "text": KnobKind.TEXT,
-    "json": KnobKind.TEXT,
-    "unknown": KnobKind.TEXT,
-}
 
 SHORTHANDS: Mapping[str, str] = {
     "spec-method": "method",
@@ -27,9 +18,7 @@ SHORTHANDS: Mapping[str, str] = {
 }
 """Flags that set one key of --speculative-config each."""
 
-_Known = tuple[float | None, float | None, str]
-
-_KNOWN: Mapping[str, _Known] = {
+_KNOWN: Mapping[str, Bounds] = {
     "gpu-memory-utilization": (0.01, 1, "share of GPU memory for weights, activations and KV cache"),
     "kv-cache-memory-bytes": (1, None, "bytes of the KV cache, instead of a share of memory"),
     "max-num-seqs": (1, None, "requests that run at the same time; chosen by the GPU's memory when not given"),
@@ -68,18 +57,7 @@ _KNOWN: Mapping[str, _Known] = {
 
 def knob_of(flag: Flag) -> Knob:
     """A flag as a knob."""
-    low, high, about = _KNOWN.get(flag.name, (None, None, ""))
-    kind = KnobKind.TEXT if flag.many else _KINDS[flag.kind]
-    knob = Knob(flag.name, kind, flag.default, low, high, flag.choices, aliases=flag.aliases, about=about)
-    return knob if _allowed(knob) else replace(knob, default=None)
-
-
-def _allowed(knob: Knob) -> bool:
-    """Whether the default is a value that may be given; some stand for "not set" and may not."""
-    default = knob.default
-    if isinstance(default, bool) or not isinstance(default, (int, float)):
-        return True
-    return (knob.low is None or default >= knob.low) and (knob.high is None or default <= knob.high)
+    return flags.knob_of(flag, _KNOWN)
 
 
 def speculative_knob(key: Key) -> Knob:

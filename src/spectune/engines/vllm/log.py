@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spectune.domain.deployment import Adjustment
-from spectune.engines.vllm.adjustments import adjustment, worth_telling
-from spectune.engines.vllm.reprs import parse_config, parse_dict
+from spectune.engines.common.adjustments import adjustment
+from spectune.engines.common.reprs import fields
+from spectune.engines.vllm.adjustments import SENTENCES, worth_telling
 
 MAX_WARNINGS = 40
 _LONG = 2000
@@ -104,7 +105,7 @@ def read_log(text: str) -> LogFacts:
             continue
         if _KERNELS.match(message):
             notes[message] = None
-        elif changed := adjustment(message):
+        elif changed := adjustment(message, SENTENCES):
             adjustments.setdefault(changed.name, changed)
         elif level == "WARNING" and len(warnings) < MAX_WARNINGS and worth_telling(message):
             warnings[message] = None
@@ -128,6 +129,11 @@ def messages(text: str) -> Iterator[tuple[str, str, str]]:
             yield match["who"] or "", match["level"], message
 
 
+def engine_config(text: str) -> Mapping[str, object]:
+    """The engine's configuration, which vLLM writes as `model='/m', dtype=torch.bfloat16, ...`."""
+    return fields(f"({text})")
+
+
 def _take(facts: LogFacts, who: str, message: str) -> None:
     for pattern, take in _READERS if len(message) < _LONG else _LONG_READERS:
         if match := pattern.search(message):
@@ -139,11 +145,11 @@ def _add(facts: LogFacts, part: str, who: str, gib: str) -> None:
 
 
 def _take_args(facts: LogFacts, _: str, match: re.Match[str]) -> None:
-    facts.args = facts.args or parse_dict(match.string[match.end() :])
+    facts.args = facts.args or fields(match.string[match.end() :])
 
 
 def _take_config(facts: LogFacts, _: str, match: re.Match[str]) -> None:
-    facts.config = facts.config or parse_config(match.string[match.end() :])
+    facts.config = facts.config or engine_config(match.string[match.end() :])
     facts.version = match[1]
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NoReturn
 
 from spectune.domain.candidate import Method, Speculation
-from spectune.domain.errors import InputError
 from spectune.domain.knobs import KnobValue, Settings
+from spectune.engines.common.checks import check_none, refuse
 from spectune.engines.vllm.flags import FlagTable
 from spectune.engines.vllm.knobs import SHORTHANDS
 from spectune.engines.vllm.settings import canonical
@@ -64,11 +63,11 @@ def spelled(speculation: Speculation, knobs: Settings, table: FlagTable) -> dict
     own = {**speculation.settings, **knobs}
     where = f"candidate {speculation.label}"
     if speculation.method is Method.NONE:
-        _check_none(speculation, own, where)
+        check_none(speculation, own, where)
         return {}
     if speculation.method not in NAMES:
         words = ", ".join(method.value for method in NAMES)
-        _refuse(where, f"vLLM has no method '{speculation.method.value}'", f"It has {words} and none.")
+        refuse(where, f"vLLM has no method '{speculation.method.value}'", f"It has {words} and none.")
     _check_shape(speculation, where)
     check_effective(own, speculation.method, where, table)
     values = {_key(name): _typed(_key(name), value) for name, value in own.items()}
@@ -95,9 +94,9 @@ def recognised(settings: Settings, where: str, table: FlagTable) -> Speculation:
     where = f"{where}: '{SPECULATIVE}'"
     for key in config:
         if key == "tensor_parallel_size":
-            _refuse(where, "'tensor_parallel_size' ends vLLM at start", "Write draft_tensor_parallel_size.")
+            refuse(where, "'tensor_parallel_size' ends vLLM at start", "Write draft_tensor_parallel_size.")
         if key not in BY_KEY and key not in SHAPE:
-            _refuse(where, f"spectune knows no key '{key}'", f"It knows {', '.join(sorted({*BY_KEY, *SHAPE}))}.")
+            refuse(where, f"spectune knows no key '{key}'", f"It knows {', '.join(sorted({*BY_KEY, *SHAPE}))}.")
     method = _method_of(config, where)
     model = config.get(MODEL)
     if method in {Method.NGRAM, Method.SUFFIX}:
@@ -115,13 +114,13 @@ def check_effective(settings: Settings, method: Method, where: str, table: FlagT
     for name in settings:
         key = BY_KEY.get(_key(name))
         if key is None or name != key.name:
-            _refuse(where, f"'{name}' is set by the speculation's method, depth and draft model", "Remove it.")
+            refuse(where, f"'{name}' is set by the speculation's method, depth and draft model", "Remove it.")
         if key.since > table.release:
             since = ".".join(map(str, key.since))
-            _refuse(where, f"{table.label} has no '{name}' (new in {since})", "Remove it.")
+            refuse(where, f"{table.label} has no '{name}' (new in {since})", "Remove it.")
         if method not in key.methods:
             listed = ", ".join(sorted(other.name for other in KEYS if method in other.methods))
-            _refuse(where, f"'{name}' has no effect with {NAMES[method]}", f"With it these count: {listed}.")
+            refuse(where, f"'{name}' has no effect with {NAMES[method]}", f"With it these count: {listed}.")
 
 
 def _key(name: str) -> str:
@@ -151,14 +150,14 @@ def _collected(settings: Settings, where: str) -> dict[str, object] | None:
         if loaded is None and len(settings) == 1:
             return None
         if not isinstance(loaded, dict):
-            _refuse(where, f"'{SPECULATIVE}' must be a JSON object, got '{whole}'", '{"method": ..., ...}')
+            refuse(where, f"'{SPECULATIVE}' must be a JSON object, got '{whole}'", '{"method": ..., ...}')
         config = {str(key).replace("-", "_"): value for key, value in loaded.items()}
     for name, value in settings.items():
         if name == SPECULATIVE:
             continue
         key = SHORTHANDS.get(name, _key(name))
         if key in config:
-            _refuse(where, f"'{name}' and the '{key}' of '{SPECULATIVE}' are mutually exclusive", "Keep one of them.")
+            refuse(where, f"'{name}' and the '{key}' of '{SPECULATIVE}' are mutually exclusive", "Keep one of them.")
         config[key] = _typed(key, value) if key in _TYPED else _loaded(value)
     return config
 
@@ -179,18 +178,18 @@ def _method_of(config: Config, where: str) -> Method:
     if name is None and str(model) in {"ngram", "[ngram]"}:
         return Method.NGRAM
     if name is None:
-        _refuse(
+        refuse(
             where,
             "without a method vLLM chooses one by the draft model's files",
             f"Write out the method: {', '.join(NAMES.values())}.",
         )
     if str(name) in UNTUNED:
-        _refuse(where, f"spectune does not tune vLLM's method '{name}'", f"It tunes {', '.join(NAMES.values())}.")
+        refuse(where, f"spectune does not tune vLLM's method '{name}'", f"It tunes {', '.join(NAMES.values())}.")
     method = method_named(name)
     if method is None:
-        _refuse(where, f"vLLM has no method '{name}'", f"It has {', '.join(NAMES.values())}.")
+        refuse(where, f"vLLM has no method '{name}'", f"It has {', '.join(NAMES.values())}.")
     if method.needs_draft_model and not model:
-        _refuse(where, f"method {name} needs a draft model", "Add 'model'.")
+        refuse(where, f"method {name} needs a draft model", "Add 'model'.")
     return method
 
 
@@ -200,32 +199,21 @@ def _depth_of(config: Config, method: Method, where: str) -> int:
         if method is Method.SUFFIX:
             return SUFFIX_DEPTH
         own = "takes the number of MTP layers in the model's files" if method is Method.MTP else "does not start"
-        _refuse(where, f"without '{DEPTH}' vLLM {own}", f"Write out {DEPTH}.")
+        refuse(where, f"without '{DEPTH}' vLLM {own}", f"Write out {DEPTH}.")
     if isinstance(depth, float) and depth.is_integer():
         depth = int(depth)
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-        _refuse(where, f"'{DEPTH}' must be a whole number of at least 1, got {depth}")
+        refuse(where, f"'{DEPTH}' must be a whole number of at least 1, got {depth}")
     return depth
-
-
-def _check_none(speculation: Speculation, settings: Settings, where: str) -> None:
-    if speculation.depth or speculation.draft_model:
-        _refuse(where, "without a method there is no depth and no draft model", "Name a method, or set depth to 0.")
-    for name in settings:
-        _refuse(where, f"'{name}' has no effect without a speculation method", "Remove it or name a method.")
 
 
 def _check_shape(speculation: Speculation, where: str) -> None:
     method = speculation.method
     if speculation.depth < 1:
-        _refuse(where, f"depth k of {method.value} must be at least 1, got {speculation.depth}")
+        refuse(where, f"depth k of {method.value} must be at least 1, got {speculation.depth}")
     if speculation.topk != 1:
-        _refuse(where, f"vLLM drafts chains: topk must be 1, got {speculation.topk}", "Leave topk at 1.")
+        refuse(where, f"vLLM drafts chains: topk must be 1, got {speculation.topk}", "Leave topk at 1.")
     if method.needs_draft_model and not speculation.draft_model:
-        _refuse(where, f"method {method.value} needs a draft model (vLLM: 'model')")
+        refuse(where, f"method {method.value} needs a draft model (vLLM: 'model')")
     if speculation.draft_model and method in {Method.NGRAM, Method.SUFFIX}:
-        _refuse(where, f"method {method.value} takes no draft model: vLLM would ignore it", "Remove it.")
-
-
-def _refuse(where: str, message: str, advice: str = "") -> NoReturn:
-    raise InputError(f"{where}: {message}", advice)
+        refuse(where, f"method {method.value} takes no draft model: vLLM would ignore it", "Remove it.")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from spectune.domain.deployment import Counters, Page
+from spectune.engines.common.metrics import by_position, samples, totals
 
 _TOTALS = {
     "vllm:generation_tokens_total": "output",
@@ -67,32 +65,9 @@ class Metrics:
 
 def read_metrics(page: Page | None) -> Metrics | None:
     """None when the page is missing, is not a metrics page or has none of vLLM's figures."""
-    if page is None or page.status != 200:
+    found = samples(page)
+    told = totals(found, _TOTALS)
+    if not told:
         return None
-    sums: dict[str, float] = {}
-    positions: dict[int, float] = {}
-    caches: list[Mapping[str, str]] = []
-    try:
-        for family in text_string_to_metric_families(page.body):
-            for sample in family.samples:
-                if not math.isfinite(sample.value):
-                    continue
-                if sample.name in _TOTALS:
-                    # One label set for each copy of the model.
-                    key = _TOTALS[sample.name]
-                    sums[key] = sums.get(key, 0.0) + sample.value
-                elif sample.name == _PER_POSITION:
-                    position = int(sample.labels["position"])
-                    positions[position] = positions.get(position, 0.0) + sample.value
-                elif sample.name == _CACHE:
-                    caches.append(dict(sample.labels))
-    except Exception:  # The parser has no error type of its own and fails in many ways on other text.
-        return None
-    if not sums:
-        return None
-    complete = sorted(positions) == list(range(len(positions)))
-    return Metrics(
-        {key: int(value) for key, value in sums.items()},
-        tuple(int(positions[i]) for i in sorted(positions)) if complete else (),
-        tuple(caches),
-    )
+    caches = tuple(dict(sample.labels) for sample in found if sample.name == _CACHE)
+    return Metrics(told, by_position(found, _PER_POSITION), caches)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spectune.domain.deployment import Page
-from spectune.engines.vllm.reprs import parse_config
+from spectune.engines.common.pages import json_of, listed_model, words
+from spectune.engines.common.pages import whole as whole_number
+from spectune.engines.vllm.log import engine_config
 
 Section = Mapping[str, object]
 
@@ -56,13 +57,13 @@ class ServerInfo:
 def read_server_info(*pages: Page | None) -> ServerInfo:
     """The first of some pages that is one, in the JSON form or in the text form."""
     for page in pages:
-        body = _json(page)
+        body = json_of(page)
         if not isinstance(body, dict) or "vllm_config" not in body:
             continue
         config, env = body["vllm_config"], body.get("vllm_env")
         variables = env if isinstance(env, dict) else {}
         if isinstance(config, str):
-            return ServerInfo(line=parse_config(config), env=variables)
+            return ServerInfo(line=engine_config(config), env=variables)
         if isinstance(config, dict):
             whole = {key: value for key, value in config.items() if not isinstance(value, (dict, list))}
             parts = {key: _part(value) for key, value in config.items() if key.endswith("_config")}
@@ -84,20 +85,18 @@ class ModelFacts:
 
 
 def read_model(page: Page | None) -> ModelFacts:
-    body = _json(page)
-    listed = body.get("data") if isinstance(body, dict) else None
-    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    first = listed_model(page)
     return ModelFacts(words(first.get("root")), words(first.get("id")), whole(first.get("max_model_len")))
 
 
 def read_version(page: Page | None) -> str | None:
-    body = _json(page)
+    body = json_of(page)
     return words(body.get("version")) if isinstance(body, dict) else None
 
 
 def read_load(page: Page | None) -> int | None:
     """Requests in flight, where the server tracks them."""
-    body = _json(page)
+    body = json_of(page)
     return whole(body.get("server_load")) if isinstance(body, dict) else None
 
 
@@ -105,18 +104,4 @@ def whole(value: object) -> int | None:
     """A whole number, also one written as text (labels of metrics); None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def words(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _json(page: Page | None) -> object:
-    if page is None or page.status != 200:
-        return None
-    try:
-        value: object = json.loads(page.body)
-    except (ValueError, RecursionError):
-        return None
-    return value
+    return whole_number(value)

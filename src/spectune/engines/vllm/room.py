@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spectune.domain.deployment import Capacity
+from spectune.engines.common.pages import first
 from spectune.engines.vllm.effective import Told, graph_mode
 from spectune.engines.vllm.log import LogFacts
 from spectune.engines.vllm.metrics import Metrics
@@ -18,14 +19,14 @@ def capacity_of(told: Told, log: LogFacts, metrics: Metrics | None, model: Model
     for key in ("tensor_parallel_size", "pipeline_parallel_size"):
         devices *= max(told.number(key) or 1, 1)
     tokens = _kv_tokens(told, log, metrics, copies)
-    context = _first(told.number("max_model_len"), whole(told.line.get("max_seq_len")), model.context, log.context)
+    context = first(told.number("max_model_len"), whole(told.line.get("max_seq_len")), model.context, log.context)
     memory = log.bytes_by_part(devices)
     running = _running(told)
     return Capacity(
         kv_tokens=tokens,
         max_running=None if running is None else running * copies,
         context_per_request=context if context is None or tokens is None else min(context, tokens // copies),
-        kv_bytes=_first(memory.get("kv"), _kv_bytes(told, metrics, devices)),
+        kv_bytes=first(memory.get("kv"), _kv_bytes(told, metrics, devices)),
         graph_requests=_graph_requests(told, log, depth, copies),
         memory=memory,
     )
@@ -43,7 +44,7 @@ def _kv_tokens(told: Told, log: LogFacts, metrics: Metrics | None, copies: int) 
 
 def _kv_bytes(told: Told, metrics: Metrics | None, devices: int) -> int | None:
     labels = [whole(cache.get(_KV_BYTES)) for cache in metrics.caches] if metrics else []
-    each = _first(*labels, whole(told.info.find(_KV_BYTES, "cache_config")))
+    each = first(*labels, whole(told.info.find(_KV_BYTES, "cache_config")))
     return None if each is None else each * devices
 
 
@@ -65,7 +66,3 @@ def _graph_requests(told: Told, log: LogFacts, depth: int | None, copies: int) -
     if not sizes or depth is None:
         return None
     return max(sizes) // (depth + 1) * copies
-
-
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)

