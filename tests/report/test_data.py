@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from spectune.domain.estimate import Estimate
+from spectune.domain.estimate import Estimate, Ratio
 from spectune.domain.events import CampaignPaused, Promoted, RolledBack
+from spectune.domain.finding import Finding, Status, Verification
 from spectune.domain.history import History
 from spectune.domain.measurement import Doubt
+from spectune.domain.priors import Prior, PriorTrial
 from spectune.domain.trial import Purpose
-from spectune.domain.verdict import Decision, Verdict
+from spectune.domain.verdict import Best, Decision, Verdict
 from spectune.report.data import build
 from spectune.report.model import AnswerKind, Held, NoteKind
 from tests.report import sample
@@ -167,3 +169,60 @@ def test_a_prefix_of_a_campaign_can_always_be_reported() -> None:
     log.measure(sample.draft(1))
     for length in range(1, len(log.events) + 1):
         assert build(History.of(log.events[:length]), "c1").answer.kind is AnswerKind.UNFINISHED
+
+
+def test_earlier_campaigns_behind_the_forecasts_are_named() -> None:
+    history = sample.HISTORIES["decided"]()
+    trial = next(trial for trial in history.finished if trial.valid)
+    prior = Prior("demo-0", ("other workload",), (PriorTrial.of(trial),))
+    known = build(replace(history, opened=replace(history.opened, priors=(prior,))), "c1")
+    words = "Forecasts used 1 trial of campaign demo-0 (other workload); no figure of this report comes from it."
+    assert words in [note.text for note in known.answer.notes]
+    assert replace(known, answer=replace(known.answer, notes=())) == replace(
+        build(history, "c1"), answer=replace(build(history, "c1").answer, notes=())
+    )
+
+
+def _with_best(rows: tuple[Best, ...]) -> list[str]:
+    history = sample.decided()
+    assert history.conclusion is not None
+    history = replace(history, conclusion=replace(history.conclusion, best=rows))
+    return [note.text for note in build(history, "c1").answer.notes if note.text.startswith("One setting")]
+
+
+def test_only_what_is_told_apart_in_a_row_of_the_table_speaks_against_one_setting_for_all() -> None:
+    chosen, other, gain = sample.draft(3).id, sample.ngram(4).id, Ratio(1.2, 1.1, 1.3, 8)
+    baseline = sample.decided().baseline.id
+    harmless = (
+        Best("c1 T0", "code", chosen, gain, other),
+        Best("c1 T0", "chat", other, gain, chosen),
+        Best("c4 T0", "chat", baseline, None, chosen),
+        Best("", "chat", other, gain, ""),
+        Best("c4 T0", "", other, gain, ""),
+    )
+    assert _with_best(harmless) == []
+    (text,) = _with_best((*harmless, Best("c4 T0", "code", other, gain, "")))
+    assert text.startswith("One setting does not suit all: in 1 of 4 slices")
+
+
+def test_the_winner_is_not_listed_among_what_is_no_win() -> None:
+    history = sample.decided()
+    winner = next(t for t in history.finished if t.candidate == sample.draft(3))
+    assert winner.verdict is not None
+    open_one = replace(winner, verdict=replace(winner.verdict, decision=Decision.INCONCLUSIVE))
+    history = replace(history, trials={**history.trials, winner.number: open_one})
+    listed = [note.text for note in build(history, "c1").answer.notes if note.text.startswith("Inconclusive")]
+    assert listed == [text for text in listed if "draft k=3" not in text]
+    assert "ngram" in listed[0]
+
+
+def test_what_failed_and_what_could_not_be_told_have_words_of_their_own() -> None:
+    history = sample.decided()
+    winner = next(t for t in reversed(history.finished) if t.candidate == sample.draft(3))
+    findings = (Finding("output-valid", Status.VIOLATED, "", ""), Finding("answers", Status.UNKNOWN, "", ""))
+    checked = replace(winner, verification=Verification(findings))
+    texts = [
+        n.text for n in build(replace(history, trials={**history.trials, winner.number: checked}), "c1").answer.notes
+    ]
+    assert "Violated, which blocks promotion: output-valid." in texts
+    assert "Not proven by any evidence, which blocks promotion: answers." in texts

@@ -174,7 +174,9 @@ def _notes(history: History, kind: AnswerKind, chosen: Candidate | None, marks: 
     yield from _doubts(sorted(behind, key=lambda trial: trial.number))
     yield from _noise(history)
     yield from _elsewhere(history, chosen)
-    yield from _left_out(history)
+    yield from _left_out(history, chosen)
+    for prior in history.opened.priors:
+        yield Note(NoteKind.INFO, f"Forecasts used {prior.label}; no figure of this report comes from it.")
     yield from savings(history)
     yield from _in_service(history)
     if history.conclusion is not None:
@@ -192,11 +194,10 @@ def _confirmation(history: History, chosen: Candidate) -> Iterator[Note]:
 
 
 def _unproven(trials: Sequence[Trial]) -> Iterator[Note]:
-    unknown = dict.fromkeys(
-        f.check for trial in trials for f in trial.verification.findings if f.status is not Status.OK
-    )
-    if unknown:
-        yield Note(NoteKind.WARNING, f"Not proven by any evidence, which blocks promotion: {', '.join(unknown)}.")
+    for status, told in ((Status.VIOLATED, "Violated"), (Status.UNKNOWN, "Not proven by any evidence")):
+        checks = dict.fromkeys(f.check for trial in trials for f in trial.verification.findings if f.status is status)
+        if checks:
+            yield Note(NoteKind.WARNING, f"{told}, which blocks promotion: {', '.join(checks)}.")
 
 
 def _doubts(trials: Sequence[Trial]) -> Iterator[Note]:
@@ -220,17 +221,20 @@ def _noise(history: History) -> Iterator[Note]:
 
 
 def _elsewhere(history: History, chosen: Candidate | None) -> Iterator[Note]:
-    best = [row for row in history.conclusion.best if row.domain] if history.conclusion else []
-    others = [row for row in best if chosen and row.candidate != chosen.id]
+    if history.conclusion is None or chosen is None:
+        return
+    best = [row for row in history.conclusion.best if row.cell and row.domain]
+    # A row without a ratio says that nothing is provably faster there; a runner-up can't be told from the best.
+    others = [row for row in best if row.ratio is not None and chosen.id not in {row.candidate, row.runner_up}]
     if others:
         text = (
             f"One setting does not suit all: in {len(others)} of {len(best)} slices (kind of text, level, temperature) "
-            "another is best. The table of best settings has them."
+            "another comes out best. The table of best settings has them."
         )
         yield Note(NoteKind.INFO, text)
 
 
-def _left_out(history: History) -> Iterator[Note]:
+def _left_out(history: History, chosen: Candidate | None) -> Iterator[Note]:
     for trial in history.ordered:
         if trial.state is TrialState.INVALID:
             text = f"Trial {trial.number} ({trial.candidate.label}) is INVALID and takes no part: {trial.state_reason}."
@@ -241,7 +245,7 @@ def _left_out(history: History) -> Iterator[Note]:
     open_ended = {
         trial.candidate.label: trial.number
         for trial in history.finished
-        if trial.candidate.id != history.baseline.id
+        if trial.candidate.id not in {history.baseline.id, chosen.id if chosen else ""}
         and trial.verdict is not None
         and trial.verdict.decision is Decision.INCONCLUSIVE
     }
