@@ -119,7 +119,7 @@ def test_levels_rates_and_what_is_sent(served: Served, tmp_path: Path) -> None:
         "--max-tokens", "9", "--slo", "ttft<5,tpot<5", "--header", "X-Tenant: load-test", "--save", str(path),
         "--records",
     )  # fmt: skip
-    assert "2 users, temperature 0.3, fixed length" in found.stdout
+    assert "2 users, temperature 0.3, fixed length" in found.stderr
     assert "goodput" in found.stdout
     saved = read_run(path)
     assert [m.cell.level.label for m in saved.cells] == ["2 users", "20 req/s constant"]
@@ -161,12 +161,18 @@ def test_workloads_are_compared(served: Served) -> None:
 
 def test_a_server_that_dies_leaves_what_was_measured(served: Served, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    end = threading.Timer(2.0, served.server.server_close)
+
+    def end_after_the_first_level() -> None:
+        while not path.exists():
+            time.sleep(0.01)
+        served.server.server_close()
+
+    end = threading.Thread(target=end_after_the_first_level, daemon=True)
     end.start()
     found = invoke(
         served.url, "--seconds", "1", "--concurrency", "1,2,3,4", "--precision", "0.001", "--save", str(path)
     )
-    end.join()
+    end.join(60)
     assert isinstance(found.exception, SpectuneError)
     assert 1 <= len(read_run(path).cells) < 4
 
@@ -186,7 +192,7 @@ def test_pushing_to_nowhere_fails_after_the_result(served: Served) -> None:
     found = invoke(
         served.url, "--seconds", "1", "--precision", "1", "--concurrency", "1", "--push-gateway", "127.0.0.1:1"
     )
-    assert "per user (tok/s)" in found.stdout
+    assert "per user" in found.stdout
     assert isinstance(found.exception, HostError)
     assert "cannot push" in found.exception.message
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 from hypothesis import given
@@ -116,11 +117,40 @@ def test_a_wrong_header_does_not_repeat_what_may_be_secret() -> None:
     assert "hunter2" not in caught.value.message
 
 
-@given(st.text(max_size=20))
-def test_any_text_is_a_value_or_an_input_error(text: str) -> None:
-    for parse in (options.temperatures, options.slo, lambda line: options.headers([line])):
-        with contextlib.suppress(InputError):
-            parse(text)
+@given(st.text(max_size=20) | st.text("0123456789.,- edfault", max_size=12))
+def test_any_text_is_temperatures_or_an_input_error(text: str) -> None:
+    with contextlib.suppress(InputError):
+        found = options.temperatures(text)
+        assert 1 <= len(found) <= text.count(",") + 1
+        assert len(set(found)) == len(found)
+        assert all(value is None or 0 <= value <= 5 for value in found)
+
+
+BOUNDS = st.builds("{}{}{}{}".format, st.sampled_from(["ttft", "tpot", "e2e"]), st.text("<>= ", max_size=2),
+                   st.text("0123456789.-e", max_size=4), st.sampled_from(["", "s", "ms", " s", "m"]))  # fmt: skip
+
+
+@given(st.text(max_size=20) | st.lists(BOUNDS, max_size=3).map(",".join))
+def test_any_text_is_bounds_or_an_input_error(text: str) -> None:
+    with contextlib.suppress(InputError):
+        found = options.slo(text)
+        assert found is not None
+        bounds = {"ttft": found.ttft_s, "tpot": found.tpot_s}
+        assert {name: value is not None for name, value in bounds.items()} == {name: name in text for name in bounds}
+        assert all(value is None or 0 <= value < math.inf for value in bounds.values())
+
+
+@given(st.text(max_size=20) | st.text("Xx-:: Host\r\né\x01", max_size=8))
+def test_any_text_is_a_header_or_an_input_error(line: str) -> None:
+    with contextlib.suppress(InputError):
+        ((name, value),) = options.headers([line]).items()
+        assert line.partition(":")[0].strip() == name
+        assert line.partition(":")[2].strip() == value
+        sent = f"{name}: {value}"
+        assert sent.isascii()
+        assert sent.isprintable()
+        assert name
+        assert " " not in name
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from spectune.domain.ports import Deployer
 class LaunchMaker(Protocol):
     """Makes launches of a fake server (tests/deploy/fake_server.py) on a free port of the deployer's host."""
 
-    def __call__(self, *options: str, ready_timeout_s: float = 10.0) -> Launch: ...
+    def __call__(self, *options: str, ready_timeout_s: float = 30.0) -> Launch: ...
 
 
 def new_mark() -> str:
@@ -39,7 +39,7 @@ class DeployerContract:
         before = time.time()
         with deployer.deploy(launch, new_mark()) as running:
             assert before - 1 <= running.started_unix <= time.time()
-            assert 0 < running.ready_s < 10
+            assert 0 < running.ready_s < 30
             seen = running.observe(["/health", "/nowhere"])
             assert (seen.pages["/health"].status, seen.pages["/health"].body) == (200, "ok")
             assert seen.pages["/nowhere"].status == 404
@@ -65,7 +65,7 @@ class DeployerContract:
 
     def test_loading_is_waited_for(self, deployer: Deployer, make: LaunchMaker) -> None:
         with deployer.deploy(make("--load-s", "0.7"), new_mark()) as running:
-            assert 0.6 < running.ready_s < 10
+            assert 0.6 < running.ready_s < 30
 
     def test_a_taken_port_is_an_error_and_nothing_is_started(self, deployer: Deployer, make: LaunchMaker) -> None:
         launch = make()
@@ -93,7 +93,7 @@ class DeployerContract:
     def test_a_death_later_is_seen(self, deployer: Deployer, make: LaunchMaker) -> None:
         with deployer.deploy(make("--die-after", "2"), new_mark()) as running:
             assert running.observe(["/health"]).pages["/health"].status == 200
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 30
             while running.observe().exit is None and time.monotonic() < deadline:
                 time.sleep(0.02)
             seen = running.observe(["/health"])

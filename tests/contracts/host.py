@@ -16,6 +16,7 @@ import pytest
 
 from spectune.domain.errors import AccessDenied, CommandFailed, CommandTimedOut, DiskFull, HostError
 from spectune.domain.hosts import Host
+from spectune.hosts import shell_host
 
 BYTES = bytes(range(256)) * 8192
 ODD_NAMES = [
@@ -52,7 +53,7 @@ def running(word: str) -> list[int]:
     return found
 
 
-def gone(word: str, seconds: float = 5.0) -> bool:
+def gone(word: str, seconds: float = 30.0) -> bool:
     """Whether processes with `word` among their arguments end soon."""
     deadline = time.monotonic() + seconds
     while running(word):
@@ -105,21 +106,25 @@ class HostContract:
         assert (ran.code, ran.out) == (0, b"abc.\n")
 
     @pytest.mark.parametrize("size", [1000, 1_000_000])
-    def test_input_that_nobody_reads_does_not_delay_the_time_limit(self, host: Host, size: int) -> None:
+    def test_input_that_nobody_reads_does_not_delay_the_time_limit(
+        self, host: Host, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # The host's own clock ends what still waits with input, a little after spectune's.
+        monkeypatch.setattr(shell_host, "_MARGIN_S", 1)
         word = f"51.{size}"
         with pytest.raises(CommandTimedOut):
             host.run(["sleep", word], input=bytes(size), timeout_s=0.3)
         assert gone(word)
 
     def test_slow_readers_of_input_are_not_disturbed(self, host: Host) -> None:
-        ran = host.run(sh("sleep 2.5; cat; echo err >&2"), input=BYTES, timeout_s=30)
+        ran = host.run(sh("sleep 1.3; cat; echo err >&2"), input=BYTES, timeout_s=30)
         assert (ran.code, ran.out, ran.err) == (0, BYTES, b"err\n")
 
     def test_a_program_left_in_the_background_is_not_waited_for(self, host: Host) -> None:
         began = time.monotonic()
         ran = host.run(sh("sleep 31.4151 & echo started"), timeout_s=20)
         assert (ran.code, ran.out) == (0, b"started\n")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         for pid in running("31.4151"):
             psutil.Process(pid).kill()
 
@@ -129,7 +134,7 @@ class HostContract:
         began = time.monotonic()
         with pytest.raises(CommandTimedOut, match=r"/bin/sh .*0\.5 s; it was ended"):
             host.run(sh(f"{ignores}sleep {word} & sleep {word}; sleep {word}"), timeout_s=0.5)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         assert gone(word)
         assert host.run(["true"], timeout_s=20).code == 0
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from spectune.assemble.clock import SystemClock
-from spectune.deploy.listeners import free_port
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.deployment import Launch
 from tests.contracts.deployer import LaunchMaker, fake_server
 from tests.deploy import parent
+from tests.support.ports import fresh_port
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def deployer(tmp_path: Path, clock: SystemClock) -> LocalProcesses:
 
 @pytest.fixture
 def make() -> LaunchMaker:
-    def launch(*options: str, ready_timeout_s: float = 10.0) -> Launch:
-        port = free_port("127.0.0.1")
+    def launch(*options: str, ready_timeout_s: float = 30.0) -> Launch:
+        port = fresh_port()
         argv = (sys.executable, "-I", "-S", str(fake_server()), "--port", str(port), *options)
         return Launch(argv, {}, f"http://127.0.0.1:{port}", "/health", (), None, "m", ready_timeout_s)
 
@@ -72,7 +72,7 @@ class Parent:
             self.code = os.waitstatus_to_exitcode(status) if pid else None
         return self.code
 
-    def wait(self, seconds: float = 5.0) -> int | None:
+    def wait(self, seconds: float = 20.0) -> int | None:
         until(lambda: self.poll() is not None, seconds)
         return self.code
 

@@ -18,7 +18,7 @@ from spectune.domain.deployment import Launch, ListenerOwner
 from tests.contracts.deployer import LaunchMaker, new_mark
 from tests.deploy.conftest import StartParent, until
 
-WITHIN_S = 3.0
+WITHIN_S = 20.0
 
 
 def alive(pid: int) -> bool:
@@ -58,14 +58,14 @@ def test_killing_spectune_ends_server_and_escaped_children(
     assert_nothing_is_left(launch, mark)
     assert not alive(server)
     assert not alive(child)
-    until(lambda: not alive(guard), 1)
+    until(lambda: not alive(guard), WITHIN_S)
 
 
 def test_killing_spectune_ends_a_server_that_ignores_sigterm(make: LaunchMaker, start_parent: StartParent) -> None:
     launch, mark = make("--ignore-term", "--escape"), new_mark()
     parent, _ = start_parent(launch, mark, grace_s=30)
     parent.kill()
-    assert_nothing_is_left(launch, mark, 5)
+    assert_nothing_is_left(launch, mark)
 
 
 def test_a_helper_that_inherited_the_pipe_does_not_keep_the_server(
@@ -74,7 +74,7 @@ def test_a_helper_that_inherited_the_pipe_does_not_keep_the_server(
     launch, mark = make(), new_mark()
     parent, server = start_parent(launch, mark, helper=True)
     guard = guard_of(server)
-    until(lambda: len(children_of(parent.pid)) == 2, 5)
+    until(lambda: len(children_of(parent.pid)) == 2, WITHIN_S)
     (helper,) = set(children_of(parent.pid)) - {guard}
     parent.kill()
     assert_nothing_is_left(launch, mark)
@@ -85,7 +85,7 @@ def test_a_helper_that_inherited_the_pipe_does_not_keep_the_server(
 def test_killing_spectune_while_the_server_loads(make: LaunchMaker, start_parent: StartParent) -> None:
     launch, mark = make("--load-s", "60"), new_mark()
     parent, _ = start_parent(launch, mark, wait=False)
-    until(lambda: not is_free(place_of(launch.url)), 5)
+    until(lambda: not is_free(place_of(launch.url)), WITHIN_S)
     parent.kill()
     assert_nothing_is_left(launch, mark)
 
@@ -151,7 +151,7 @@ def test_ctrl_c_once(make: LaunchMaker, start_parent: StartParent, options: tupl
     launch, mark = make(*options), new_mark()
     parent, _ = start_parent(launch, mark)
     parent.send_signal(signal.SIGINT)
-    assert parent.wait(5) == 130
+    assert parent.wait(WITHIN_S) == 130
     assert_nothing_is_left(launch, mark, 0.1)
 
 
@@ -172,7 +172,7 @@ def test_ctrl_c_many_times(make: LaunchMaker, start_parent: StartParent) -> None
     for _ in range(20):
         parent.send_signal(signal.SIGINT)
         time.sleep(0.005)
-    parent.wait(5)
+    parent.wait(WITHIN_S)
     assert_nothing_is_left(launch, mark)
 
 
@@ -182,7 +182,7 @@ def test_ctrl_c_during_the_start(make: LaunchMaker, start_parent: StartParent, a
     parent, _ = start_parent(launch, mark, wait=False)
     time.sleep(after_s)
     parent.send_signal(signal.SIGINT)
-    assert parent.wait(5) == 130
+    assert parent.wait(WITHIN_S) == 130
     assert_nothing_is_left(launch, mark, 0.1)
 
 

@@ -52,7 +52,7 @@ def test_only_marked_processes_are_swept(deployer: LocalProcesses, start: StartS
     assert sorted(ended) == sorted(
         f"{row.name} (pid {row.pid}, mark {mark})" for row in (of(left.pid, ended), of(nameless.pid, ended))
     )
-    assert left.wait(1) == nameless.wait(1) == -signal.SIGTERM
+    assert left.wait(20) == nameless.wait(20) == -signal.SIGTERM
     assert bystander.poll() is other.poll() is ours.poll() is None
 
 
@@ -67,8 +67,8 @@ def test_a_stubborn_process_is_killed_after_the_grace(deployer: LocalProcesses, 
     stubborn = start(stubborn=True, SPECTUNE_MARK=mark)
     started = time.monotonic()
     assert len(deployer.sweep(mark)) == 1
-    assert 0.9 < time.monotonic() - started < 6
-    assert stubborn.wait(1) == -signal.SIGKILL
+    assert 0.9 < time.monotonic() - started < 20
+    assert stubborn.wait(20) == -signal.SIGKILL
 
 
 def test_an_owner_that_is_a_zombie_is_dead(deployer: LocalProcesses, start: StartSleeper) -> None:
@@ -108,7 +108,7 @@ def test_a_reused_pid_is_not_signalled(start: StartSleeper) -> None:
     assert sleeper.poll() is None
     row.ticks += 1
     send(row, signal.SIGKILL)
-    assert sleeper.wait(1) == -signal.SIGKILL
+    assert sleeper.wait(20) == -signal.SIGKILL
     send(row, signal.SIGKILL)
 
 

@@ -57,10 +57,10 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("paths", "statuses", "at_most_s"),
     [
-        (["/late", "/quick"], [200, 200], 3.0),
-        (["/quick", "/never"], [200, 0], 5.0),
-        (["/never"], [0], 1.0),
-        (["/late"], [0], 1.0),
+        (["/late", "/quick"], [200, 200], 15.0),
+        (["/quick", "/never"], [200, 0], 15.0),
+        (["/never"], [0], 2.5),
+        (["/late"], [0], 2.5),
     ],
     ids=["late beside another", "never beside another", "never alone", "late alone"],
 )
@@ -82,4 +82,4 @@ def test_a_server_that_is_gone_is_not_asked_again() -> None:
     found = fetching.get_all(["/one", "/two"])
     fetching.close()
     assert {page.status for page in found.values()} == {0}
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10

@@ -112,7 +112,7 @@ def test_a_growing_log_does_not_buy_time_for_ever(deployer: LocalProcesses, make
         deployer.deploy(launch, new_mark()),
     ):
         raise AssertionError("deployed a server that is never ready")
-    assert 3.6 <= time.monotonic() - started < 10
+    assert 3.6 <= time.monotonic() - started < 30
 
 
 def test_a_signal_is_named(deployer: LocalProcesses, make: LaunchMaker) -> None:
@@ -128,7 +128,7 @@ def test_a_server_that_ignores_sigterm_is_killed_after_the_grace(deployer: Local
     launch, mark = make("--ignore-term"), new_mark()
     with deployer.deploy(launch, mark):
         leaving = time.monotonic()
-    assert 0.9 <= time.monotonic() - leaving < 6
+    assert 0.9 <= time.monotonic() - leaving < 20
     assert not marked(mark)
     assert is_free(place_of(launch.url))
 

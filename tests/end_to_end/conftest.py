@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +17,7 @@ import pytest
 import yaml
 
 from spectune import assemble
+from spectune.cli.main import main
 from spectune.domain.history import History
 
 SPECTUNE = [sys.executable, "-m", "spectune"]
@@ -48,7 +52,29 @@ class Desk:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end."""
         command = [*SPECTUNE, *words]
-        return subprocess.run(command, check=False, cwd=self.folder, capture_output=True, text=True, timeout=110)
+        return subprocess.run(command, check=False, cwd=self.folder, capture_output=True, text=True, timeout=200)
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command to its end within this process: sooner, as nothing is imported anew."""
+        out, err = io.StringIO(), io.StringIO()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        code: object = None
+        try:
+            with (
+                pytest.MonkeyPatch.context() as patch,
+                contextlib.chdir(self.folder),
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+            ):
+                patch.setattr(sys, "argv", ["spectune", *words])
+                main()
+        except SystemExit as end:
+            code = end.code
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
     def servers(self) -> list[psutil.Process]:
         """Servers of this desk's campaigns that are alive."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from spectune.deploy.listeners import free_port
 from tests.end_to_end.conftest import Desk
+from tests.support.started import llama
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 
@@ -20,26 +17,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 @pytest.fixture
 def url(llama_server: Path, tiny_pair: tuple[Path, Path], tmp_path: Path) -> Iterator[str]:
     """A server on the tiny target that drafts from what it has seen."""
-    port = free_port("127.0.0.1")
-    command = [str(llama_server), "-m", str(tiny_pair[0]), "--port", str(port), "-c", "4096", "-np", "2", "-t", "1"]
-    with (tmp_path / "server.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--metrics", "--spec-type", "ngram-simple"], stdout=log, stderr=log)
-    try:
-        end = time.monotonic() + 30
-        while not _ready(f"http://127.0.0.1:{port}"):
-            assert time.monotonic() < end, (tmp_path / "server.log").read_text()[-2000:]
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
+    command = [str(llama_server), "-m", str(tiny_pair[0]), "-c", "4096", "-np", "2", "-t", "1", "--metrics"]
+    with llama([*command, "--spec-type", "ngram-simple"], tmp_path / "server.log") as found:
+        yield found
 
 
 def test_a_run_is_saved_and_does_not_differ_from_itself(desk: Desk, url: str) -> None:
@@ -48,23 +28,28 @@ def test_a_run_is_saved_and_does_not_differ_from_itself(desk: Desk, url: str) ->
         "--max-tokens", "16", "--slo", "ttft<30", "--save", "run.json", "--records",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "8 req/s constant, model's own sampling" in done.stdout
+    # Cells of the table are folded where others get wide; lines of progress are not.
+    assert "per user" in done.stdout
+    assert "8 req/s constant, model's own sampling" in done.stderr
     saved = json.loads((desk.folder / "run.json").read_text())
     assert saved["engine"] == "llama.cpp"
     assert saved["engine_version"]
     assert len(saved["records"]["r8constant Tdefault"]) >= 8
 
-    compared = desk.run("bench", "compare", "run.json", "run.json", "--json")
+    compared = desk.call("bench", "compare", "run.json", "run.json", "--json")
     assert compared.returncode == 0, compared.stderr
     differences = [d for level in json.loads(compared.stdout)["levels"] for d in level["differences"]]
     assert {"per_user_tok_s", "ttft_s", "goodput_requests_s"} <= {d["metric"] for d in differences}
-    assert {d["word"] for d in differences} == {"no difference shown"}
+    # On a machine that is busy, two seconds can be too few requests for some of them.
+    assert {d["word"] for d in differences} - {"not comparable"} == {"no difference shown"}
     assert all(d["ratio"]["value"] == 1 for d in differences if d["ratio"])
 
 
+# tests/cli/test_bench.py has it with a small server in place of an engine.
+@pytest.mark.slow
 def test_what_flatters_is_set_beside_the_workload(desk: Desk, url: str) -> None:
     done = desk.run(
-        "bench", url, "--concurrency", "1", "--seconds", "2", "--max-tokens", "32", "--compare-workloads", "--json"
+        "bench", url, "--concurrency", "1", "--seconds", "1", "--max-tokens", "32", "--compare-workloads", "--json"
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -7,26 +7,31 @@ import re
 import socket
 import sqlite3
 import subprocess
-import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from spectune import assemble
 from tests.end_to_end.conftest import SPECTUNE, Campaign, Desk
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 
 
-def expect_end(desk: Desk, code: int, *expected: str, words: tuple[str, ...] = ("run", "campaign.yaml")) -> str:
-    """Runs a command that must fail: with this code, these words, no traceback, and no server left."""
-    done = desk.run(*words)
+def expect_end(desk: Desk, code: int, *expected: str, apart: bool = False) -> None:
+    """Runs a campaign that must fail: with this code, these words, no traceback, and no server left.
+
+    Args:
+        apart: in a process of its own.
+    """
+    done = (desk.run if apart else desk.call)("run", "campaign.yaml")
     text = done.stdout + done.stderr
     assert done.returncode == code, text
     assert "Traceback" not in text
     for part in expected:
         assert part in re.sub(r"\s+", " ", text), text
     assert not desk.servers()
-    return text
 
 
 def test_an_unknown_key_with_the_nearest_valid_one(desk: Desk, campaign: Campaign) -> None:
@@ -69,7 +74,7 @@ def test_a_port_that_another_program_has(desk: Desk, campaign: Campaign) -> None
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         campaign(service__port=port)
-        expect_end(desk, 3, f"127.0.0.1:{port} is taken by", f"pid {os.getpid()}")
+        expect_end(desk, 3, f"127.0.0.1:{port} is taken by", f"pid {os.getpid()}", apart=True)
 
 
 def test_a_server_that_exits_at_once(desk: Desk, campaign: Campaign, tiny_pair: tuple[Path, Path]) -> None:
@@ -89,9 +94,9 @@ def test_a_server_that_never_gets_ready(desk: Desk, campaign: Campaign, llama_se
 
 def test_a_ledger_of_a_newer_version(desk: Desk, campaign: Campaign) -> None:
     campaign()
-    make = "from spectune import assemble; import pathlib\nwith assemble.writable(pathlib.Path('spectune-runs')): pass"
-    subprocess.run([sys.executable, "-c", make], cwd=desk.folder, check=True)
-    with sqlite3.connect(desk.runs / "ledger.sqlite") as raw:
+    with assemble.writable(desk.runs):
+        pass
+    with closing(sqlite3.connect(desk.runs / "ledger.sqlite")) as raw, raw:
         raw.execute("insert into spectune_migrations values (99, 'from the future', '9.9')")
     expect_end(desk, 2, "newer")
 
@@ -100,7 +105,8 @@ def test_another_settings_file_does_not_silently_go_on(desk: Desk, campaign: Cam
     campaign()
     run = desk.start("run", "campaign.yaml")
     while not desk.servers():
-        assert run.poll() is None
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.05)
     run.kill()
     run.wait()
     campaign(workload__max_tokens=16)
@@ -116,13 +122,20 @@ def test_a_full_disk(desk: Desk, campaign: Campaign) -> None:
     # A mount namespace of its own, so that nothing is left mounted whatever happens.
     script = f'mount -t tmpfs -o size=220k none "{disk}" && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", script, "sh", *SPECTUNE, "run", "campaign.yaml", "--dir", str(disk)]
-    done = subprocess.run(command, check=False, cwd=desk.folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=False, cwd=desk.folder, capture_output=True, text=True, timeout=170)
     if "unshare" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 3, done.stderr
     assert "no space left" in done.stderr.lower()
     assert "Traceback" not in done.stderr
     assert not desk.servers()
+
+
+def test_a_process_of_its_own_ends_the_same_way(desk: Desk, campaign: Campaign) -> None:
+    campaign(servise={"x": 1})
+    here, there = desk.call("run", "campaign.yaml"), desk.run("run", "campaign.yaml")
+    assert (here.returncode, here.stdout, here.stderr) == (there.returncode, there.stdout, there.stderr)
+    assert here.returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -138,7 +151,7 @@ def test_a_full_disk(desk: Desk, campaign: Campaign) -> None:
     ],
 )
 def test_commands_without_their_object(desk: Desk, words: tuple[str, ...], expected: str) -> None:
-    done = desk.run(*words)
+    done = desk.call(*words)
     assert done.returncode in {2, 3}, done.stderr
     assert expected in done.stderr
     assert "Traceback" not in done.stderr

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.ports import fresh_port
+
 ALIAS = "llm-two"
 _SERVER = """\
 ListenAddress 127.0.0.1
@@ -63,9 +65,7 @@ class Sshd:
         self.extra = extra
         self.config = folder / "ssh_config"
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = fresh_port()
         make_key(folder / "host_key")
         make_key(folder / "id")
         # As many people have it: a profile that writes, and does so for commands too.
@@ -87,7 +87,7 @@ class Sshd:
         config.write_text(_SERVER.format(port=self.port, folder=self.folder, extra=self.extra))
         with (self.folder / "sshd.log").open("wb") as log:
             self._process = subprocess.Popen([program, "-D", "-e", "-f", str(config)], stderr=log)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:

@@ -34,7 +34,7 @@ def web_port() -> Iterator[int]:
 
 
 def fetch(port: int) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as page:
         return bytes(page.read())
 
 
@@ -43,7 +43,7 @@ def test_a_port_of_the_host(ssh: Ssh, web_port: int) -> None:
         assert forward.port not in {0, web_port}
         assert fetch(forward.port) == b"served"
         assert ssh.run(["true"], timeout_s=20).code == 0
-        assert 0 < forward.latency_s <= forward.worst_s < 5
+        assert 0 < forward.latency_s <= forward.worst_s < 20
         assert forward.is_alive()
         assert f"{forward.latency_s * 1000:.1f} ms longer" in forward.words
         assert "llm-two" in forward.words

@@ -73,9 +73,10 @@ def test_an_unreadable_event_is_named_by_campaign_and_seq(body: str, why: str) -
 @GENERATED
 def test_any_text_is_an_event_or_a_ledger_error(body: str) -> None:
     try:
-        decode(body, "c", 1)
+        event = decode(body, "c", 1)
     except LedgerError:
         return
+    assert repr(decode(encode(event), "c", 1)) == repr(event)
 
 
 def test_an_event_that_breaks_its_own_bounds_is_refused() -> None:

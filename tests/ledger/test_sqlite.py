@@ -164,7 +164,7 @@ def _fits_columns(event: Event) -> bool:
     OPENINGS.filter(lambda event: 0 < event.at < 1e11),
     st.lists(LATER_EVENTS.filter(_fits_columns), max_size=3),
 )
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_events_come_back_exactly(
     tmp_path_factory: pytest.TempPathFactory, first: CampaignOpened, rest: list[Event]
 ) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,8 +149,15 @@ def test_kinds_of_layers_in_gguf(
         st.one_of(st.none(), st.integers(), st.text(), st.lists(st.integers())),
     )
 )
-def test_any_gguf_header_is_read_without_an_error(header: dict[str, object]) -> None:
-    from_gguf(header)
+def test_of_any_gguf_header_only_sizes_that_it_has_are_read(changes: dict[str, object]) -> None:
+    header = {**LLAMA_GGUF, **changes}
+    shape = from_gguf(header)
+    sizes = [getattr(shape, field.name) for field in fields(shape) if field.name not in {"family", "state"}]
+    assert all(size is None or (type(size) is int and size >= 0) for size in sizes)
+    assert shape.context in (None, header["llama.context_length"])
+    kinds = (shape.full_layers, shape.sliding_layers, shape.linear_layers)
+    counted = [layers for layers in kinds if layers is not None]
+    assert len(counted) < 3 or sum(counted) == header["llama.block_count"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,16 @@ with Cache(Path(sys.argv[1])).lock("thing", lambda text: None) as lock:
 
 def never(text: str) -> None:
     raise AssertionError(f"waited: {text}")
+
+
+def free(lock: Path) -> bool:
+    """Whether somebody else could take it now."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,8 @@ def test_lock_is_free_again(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     for _ in range(2):
         with cache.lock("thing", never):
-            pass
+            assert not free(tmp_path / "locks" / "thing.lock")
+        assert free(tmp_path / "locks" / "thing.lock")
 
 
 def test_second_waits_says_so_and_goes_on_when_the_first_is_killed(tmp_path: Path) -> None:
@@ -99,11 +110,13 @@ def test_second_waits_says_so_and_goes_on_when_the_first_is_killed(tmp_path: Pat
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
         said: list[str] = []
-        threading.Timer(0.5, first.kill).start()
-        began = time.monotonic()
-        with Cache(tmp_path).lock("thing", said.append):
-            waited = time.monotonic() - began
-    assert waited >= 0.4
+
+        def waiting(text: str) -> None:
+            said.append(text)
+            threading.Timer(0.2, first.kill).start()
+
+        with Cache(tmp_path).lock("thing", waiting):
+            assert first.wait(20) == -signal.SIGKILL
     assert len(said) == 1
     assert f"process {first.pid}" in said[0]
     assert "thing" in said[0]
@@ -116,8 +129,12 @@ def test_lock_outlives_a_killed_holder_while_its_child_works(tmp_path: Path) -> 
         first.kill()
         first.wait()
         said: list[str] = []
-        threading.Timer(0.3, os.kill, (child, signal.SIGKILL)).start()
-        with Cache(tmp_path).lock("thing", said.append):
+
+        def waiting(text: str) -> None:
+            said.append(text)
+            threading.Timer(0.2, os.kill, (child, signal.SIGKILL)).start()
+
+        with Cache(tmp_path).lock("thing", waiting):
             pass
     assert len(said) == 1
 

@@ -15,9 +15,8 @@ import httpx
 import psutil
 import pytest
 
-from spectune.deploy.listeners import free_port
 from spectune.sim.sglang.__main__ import main
-from spectune.sim.sglang.resolve import HIGHEST_PORT
+from tests.support.ports import fresh_port
 
 CLIENT = httpx.Client(verify=False, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 NEXTN = ("--speculative-algorithm", "NEXTN", "--speculative-eagle-topk", "1")
@@ -92,20 +91,20 @@ class Sim:
     def log(self) -> str:
         return self.log_file.read_text(encoding="utf-8") if self.log_file.exists() else ""
 
-    def get(self, path: str, timeout: float = 10.0) -> httpx.Response:
+    def get(self, path: str, timeout: float = 30.0) -> httpx.Response:
         return CLIENT.get(f"http://127.0.0.1:{self.port}{path}", timeout=timeout)
 
-    def post(self, path: str, body: dict[str, Any], timeout: float = 10.0) -> httpx.Response:
+    def post(self, path: str, body: dict[str, Any], timeout: float = 30.0) -> httpx.Response:
         return CLIENT.post(f"http://127.0.0.1:{self.port}{path}", json=body, timeout=timeout)
 
-    def chat(self, text: str, timeout: float = 10.0, **more: Any) -> httpx.Response:
+    def chat(self, text: str, timeout: float = 30.0, **more: Any) -> httpx.Response:
         body = {"messages": [{"role": "user", "content": text}], "temperature": 0, **more}
         return self.post("/v1/chat/completions", body, timeout)
 
     def say(self, text: str, **more: Any) -> str:
         return str(self.chat(text, **more).json()["choices"][0]["message"]["content"])
 
-    def generate(self, text: str, timeout: float = 10.0, **sampling: Any) -> dict[str, Any]:
+    def generate(self, text: str, timeout: float = 30.0, **sampling: Any) -> dict[str, Any]:
         body = {"text": text, "sampling_params": {"temperature": 0, **sampling}}
         answer = self.post("/generate", body, timeout).json()
         assert isinstance(answer, dict)
@@ -133,7 +132,7 @@ class Sim:
         except httpx.HTTPError:
             return False
 
-    def until(self, true: Callable[[], bool], seconds: float = 10.0) -> bool:
+    def until(self, true: Callable[[], bool], seconds: float = 30.0) -> bool:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if true():
@@ -141,7 +140,7 @@ class Sim:
             time.sleep(0.02)
         return False
 
-    def wait(self, seconds: float = 10.0) -> int:
+    def wait(self, seconds: float = 30.0) -> int:
         assert self.until(lambda: self.process.poll() is not None, seconds), "it still runs"
         code = self.process.poll()
         assert code is not None
@@ -158,8 +157,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulate]:
 
     def start(*flags: str, ready: bool = True, port: int | None = None, **settings: str) -> Sim:
         folder = tmp_path_factory.mktemp("sim")
-        while port is None or port > HIGHEST_PORT:
-            port = free_port("127.0.0.1")
+        port = port or fresh_port()
         settings = {"load_seconds": "0", "seed": "7", "gpu_file": str(folder / "gpu"), **settings}
         environ = {f"SPECTUNE_SIM_{name.upper()}": value for name, value in settings.items()}
         argv = ["--model-path", "/models/m", "--port", str(port), *flags]

@@ -105,7 +105,7 @@ def holders(gpu_file: Path) -> list[int]:
 
 
 def test_an_orphan_keeps_the_port(launch: Simulate) -> None:
-    sim = launch(faults="orphan-child=1.5")
+    sim = launch(faults="orphan-child=3")
     sim.process.terminate()
     assert sim.wait() == -signal.SIGKILL
     with pytest.raises(OSError, match="in use"):
@@ -118,7 +118,7 @@ def test_an_orphan_keeps_the_port(launch: Simulate) -> None:
             return False
         return True
 
-    assert sim.until(free, 5.0)
+    assert sim.until(free)
 
 
 def test_an_orphan_keeps_memory(launch: Simulate) -> None:
@@ -132,9 +132,12 @@ def test_an_orphan_keeps_memory(launch: Simulate) -> None:
 
 def test_drift_slows_down(launch: Simulate) -> None:
     sim = launch(faults="slow-drift=6000")
-    first = sim.generate(PROMPT, max_new_tokens=30, ignore_eos=True)["meta_info"]["e2e_latency"]
-    time.sleep(0.4)
-    assert sim.generate(PROMPT, max_new_tokens=30, ignore_eos=True)["meta_info"]["e2e_latency"] > 1.1 * first
+
+    def latency() -> float:
+        return float(sim.generate(PROMPT, max_new_tokens=30, ignore_eos=True)["meta_info"]["e2e_latency"])
+
+    first = latency()
+    assert sim.until(lambda: latency() > 2 * first)
 
 
 @pytest.mark.parametrize(("depth", "starts"), [(2, True), (3, False)])
@@ -152,7 +155,7 @@ def test_crash_at_start(launch: Simulate) -> None:
 
 
 def test_crash_later(launch: Simulate) -> None:
-    sim = launch(faults="crash-after=0.3")
+    sim = launch(ready=False, faults="crash-after=0.3")
     assert sim.wait() == -signal.SIGKILL
     assert "The server is fired up" in sim.log
     assert "SIGQUIT received." in sim.log

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
@@ -15,12 +15,38 @@ _HEADS = 2
 _CONTEXT = 8192
 _SPREAD = 0.05
 
+_COUNT = struct.Struct("<Q")
+_FIELDS_AT = 16
+"""Where a file has its number of fields: behind magic, version and number of tensors."""
+_KIND = struct.Struct("<I")
+_TOKENS = "tokenizer.ggml.tokens"
+_WIDTHS = {
+    gguf.GGUFValueType.UINT8: 1,
+    gguf.GGUFValueType.INT8: 1,
+    gguf.GGUFValueType.BOOL: 1,
+    gguf.GGUFValueType.UINT16: 2,
+    gguf.GGUFValueType.INT16: 2,
+    gguf.GGUFValueType.UINT32: 4,
+    gguf.GGUFValueType.INT32: 4,
+    gguf.GGUFValueType.FLOAT32: 4,
+    gguf.GGUFValueType.UINT64: 8,
+    gguf.GGUFValueType.INT64: 8,
+    gguf.GGUFValueType.FLOAT64: 8,
+}
+
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    kind: gguf.GGUFValueType
-    inner: gguf.GGUFValueType | None
-    value: Any
+class _Tokenizer:
+    """A tokenizer's fields as they stand in a file; the gguf package takes seconds to read and write their long lists.
+
+    Attributes:
+        fields: how many they are.
+        tokens: size of the vocabulary.
+    """
+
+    raw: bytes
+    fields: int
+    tokens: int
 
 
 Matrix = npt.NDArray[np.float32]
@@ -37,17 +63,21 @@ def make_tiny(source: Path, out: Path, *, layers: int = 2, hidden: int = 64, see
         hidden: width; a multiple of 4.
     """
     tokenizer = _tokenizer(source)
-    vocabulary = len(tokenizer["tokenizer.ggml.tokens"].value)
     writer = gguf.GGUFWriter(out, "llama")
-    _write_shape(writer, layers=layers, hidden=hidden, vocabulary=vocabulary)
-    for key, entry in tokenizer.items():
-        writer.add_key_value(key, entry.value, entry.kind, sub_type=entry.inner)
-    for name, tensor in _tensors(layers, hidden, vocabulary, np.random.default_rng(seed)).items():
+    _write_shape(writer, layers=layers, hidden=hidden, vocabulary=tokenizer.tokens)
+    for name, tensor in _tensors(layers, hidden, tokenizer.tokens, np.random.default_rng(seed)).items():
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
+    assert writer.fout is not None
+    writer.fout[0].write(tokenizer.raw)
     writer.write_tensors_to_file()
     writer.close()
+    with out.open("r+b") as file:
+        file.seek(_FIELDS_AT)
+        (fields,) = _COUNT.unpack(file.read(_COUNT.size))
+        file.seek(_FIELDS_AT)
+        file.write(_COUNT.pack(fields + tokenizer.fields))
 
 
 def _write_shape(writer: gguf.GGUFWriter, *, layers: int, hidden: int, vocabulary: int) -> None:
@@ -66,15 +96,37 @@ def _write_shape(writer: gguf.GGUFWriter, *, layers: int, hidden: int, vocabular
 
 
 @cache
-def _tokenizer(source: Path) -> dict[str, _Entry]:
-    """The tokenizer of a GGUF. Reading one takes seconds, so that it is done once for a pair."""
-    entries = {}
-    for key, field in gguf.GGUFReader(source).fields.items():
-        if key.startswith("tokenizer."):
-            kind = field.types[0]
-            inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-            entries[key] = _Entry(kind, inner, field.contents())
-    return entries
+def _tokenizer(source: Path) -> _Tokenizer:
+    data = source.read_bytes()
+    (fields,) = _COUNT.unpack_from(data, _FIELDS_AT)
+    at = _FIELDS_AT + _COUNT.size
+    found: dict[str, bytes] = {}
+    for _ in range(fields):
+        begin, at = at, _behind(data, at, gguf.GGUFValueType.STRING)
+        name = data[begin + _COUNT.size : at].decode()
+        (kind,) = _KIND.unpack_from(data, at)
+        at = _behind(data, at + _KIND.size, gguf.GGUFValueType(kind))
+        if name.startswith("tokenizer."):
+            found[name] = data[begin:at]
+    # The list of tokens begins behind its name, its own kind, and the kind of its members.
+    (tokens,) = _COUNT.unpack_from(found[_TOKENS], _COUNT.size + len(_TOKENS) + 2 * _KIND.size)
+    return _Tokenizer(b"".join(found.values()), len(found), tokens)
+
+
+def _behind(data: bytes, at: int, kind: gguf.GGUFValueType) -> int:
+    """Where a value ends."""
+    if kind in _WIDTHS:
+        return at + _WIDTHS[kind]
+    if kind is gguf.GGUFValueType.STRING:
+        return at + _COUNT.size + int(_COUNT.unpack_from(data, at)[0])
+    (member,) = _KIND.unpack_from(data, at)
+    (length,) = _COUNT.unpack_from(data, at + _KIND.size)
+    at += _KIND.size + _COUNT.size
+    if member in _WIDTHS:
+        return at + int(length) * _WIDTHS[gguf.GGUFValueType(member)]
+    for _ in range(length):
+        at = _behind(data, at, gguf.GGUFValueType(member))
+    return at
 
 
 def _tensors(layers: int, hidden: int, vocabulary: int, rng: np.random.Generator) -> dict[str, Matrix]:

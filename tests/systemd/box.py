@@ -101,7 +101,7 @@ class Box:
     def start(self, name: str) -> list[str]:
         """Starts a unit, and returns the command line once it runs: systemd's child is a systemd before that."""
         self.run("systemctl", "start", name)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 40
         while (found := self.argv(name))[:1] != [PYTHON]:
             assert time.monotonic() < deadline, found
         return found
@@ -211,6 +211,6 @@ class Bench:
         )
         return self.guard_now
 
-    def launch(self, *options: str, ready_timeout_s: float = 10.0) -> Launch:
+    def launch(self, *options: str, ready_timeout_s: float = 30.0) -> Launch:
         argv = (PYTHON, FAKE, "--port", str(PORT), *options)
         return Launch(argv, {}, self.way.url, "/health", ("/health",), None, "m", ready_timeout_s)

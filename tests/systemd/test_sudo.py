@@ -89,10 +89,16 @@ def test_it_is_typed_on_a_terminal(bench: Bench, config: Path) -> None:
     assert "nothing to undo" in shown
     assert WORD not in shown
     assert code == 2
-    code, shown = typed(config, "wrong", "rollback", "--remote", "box", "--unit", bench.name)
+
+
+# What is said is that of the host, which tests/hosts/test_journal.py has too.
+@pytest.mark.slow
+def test_a_wrong_word_typed(bench: Bench, config: Path) -> None:
+    _, shown = typed(config, "wrong", "rollback", "--remote", "box", "--unit", bench.name)
     assert "the password is wrong" in shown
 
 
+@pytest.mark.slow
 def test_without_a_terminal_it_says_what_to_do(bench: Bench, config: Path) -> None:
     Old.of(bench)
     env = {**os.environ, "SPECTUNE_SSH_CONFIG": str(config)}

@@ -55,7 +55,14 @@ def test_at_the_end_of_a_campaign_the_trials_drop_in_is_gone(bench: Bench) -> No
         bench.guard_now.promote(WINNER, EDITED, PATH)
     assert bench.box.files(NAME) == {NAME: EDITED.encode()}
     assert bench.box.argv(NAME) == PROMOTED
-    # A drop-in may follow, and both are undone one after the other.
+    bench.guard("token2").rollback()
+    assert old.is_back(bench)
+
+
+@pytest.mark.slow
+def test_a_drop_in_that_follows_and_the_edit_are_undone_one_after_the_other(bench: Bench) -> None:
+    old = Old.of(bench)
+    promote(bench)
     with bench.guard("token2").around(Purpose.PROMOTION):
         done = bench.guard_now.promote(WINNER, whole_command(bench.launch("--spam", "3"), {}))
     assert done is not None
@@ -130,7 +137,7 @@ def test_spectune_is_killed(bench: Bench, at: int) -> None:
     settled(bench, old)
 
 
-@pytest.mark.parametrize(("act", "at"), [(promote, 27), (campaign, 24)])
+@pytest.mark.parametrize(("act", "at"), [(promote, 27), pytest.param(campaign, 24, marks=pytest.mark.slow)])
 def test_texts_are_read_as_they_were_before_what_was_cut_off(
     bench: Bench, act: Callable[[Bench], None], at: int
 ) -> None:

@@ -92,7 +92,7 @@ def test_what_does_not_end_is_ended(place: Sandbox, code: str, monkeypatch: pyte
     monkeypatch.setattr(room, "WALL_S", 1.5)
     began = time.monotonic()
     assert not place.passes(code + "\n# ended by spectune", FINE)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_without_root_there_is_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectune.domain.errors import InputError
@@ -99,6 +99,7 @@ KEYS = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.dictionaries(KEYS, JSON | st.lists(JSON, max_size=3)), max_size=3))
 def test_no_json_escapes_as_a_foreign_error(entries: list[object]) -> None:
     with tempfile.NamedTemporaryFile() as file:
