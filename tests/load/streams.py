@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -48,4 +49,6 @@ def cut(data: bytes, at: list[int]) -> list[Piece]:
 
 
 def without_times(parsed: ParsedStream) -> ParsedStream:
-    return replace(parsed, first_token_ns=None, last_token_ns=None, chunk_stamps_ns=(0,) * len(parsed.chunk_stamps_ns))
+    return replace(
+        parsed, first_token_ns=None, last_token_ns=None, chunk_stamps_ns=array("q", [0]) * len(parsed.chunk_stamps_ns)
+    )

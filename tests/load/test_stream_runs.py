@@ -103,3 +103,20 @@ def test_no_bytes_raise_and_hide_what_came_before(pieces: list[bytes], started: 
     parsed = parse_stream(enumerate(data))
     assert parsed.text.startswith("good" * started)
     assert without_times(parsed) == without_times(parse_stream([(0, b"".join(data))]))
+
+
+@patient
+@given(
+    answers=st.lists(st.lists(st.lists(texts.filter(bool), min_size=1, max_size=4), max_size=6), max_size=3),
+    role=st.booleans(),
+)
+def test_events_have_the_time_of_their_piece_whatever_the_id(answers: list[list[list[str]]], role: bool) -> None:
+    for number, said in enumerate(answers):
+        id_ = f"cmpl-{number}"
+        pieces = [b"".join(event(delta(text) | {"id": id_}) for text in together) for together in said]
+        head = [event(delta(role="assistant") | {"id": id_})] * role
+        end = [event(delta(finish="stop") | {"id": id_, "usage": {"completion_tokens": number}})]
+        parsed = parse_stream(enumerate(head + pieces + end))
+        assert list(parsed.chunk_stamps_ns) == [n + role for n, together in enumerate(said) for _ in together]
+        assert parsed.text == "".join(text for together in said for text in together)
+        assert (parsed.finish_reason, parsed.usage_output_tokens, parsed.model) == ("stop", number, "m")

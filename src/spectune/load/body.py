@@ -11,7 +11,8 @@ import orjson
 
 from spectune.domain.errors import InputError
 from spectune.domain.workload import Prompt, Sampling
-from spectune.load.wire import Pool, RawExchange, encode_request
+from spectune.load.exchange import RawExchange, add_body, encode_head
+from spectune.load.wire import Pool
 
 
 class Api(StrEnum):
@@ -81,12 +82,14 @@ class Sender:
     server: Server
     sampling: Sampling
     api: Api
+    _head: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_head", encode_head(self.server.url, self.api.path, self.server.headers))
 
     def encode(self, prompt: Prompt, max_tokens: int) -> bytes:
         """The whole request, ahead of its time."""
-        server = self.server
-        content = body(self.api, server.model_id, prompt, self.sampling, max_tokens)
-        return encode_request(server.url, self.api.path, content, server.headers)
+        return add_body(self._head, body(self.api, self.server.model_id, prompt, self.sampling, max_tokens))
 
     def exchange(self, request: bytes) -> Awaitable[RawExchange]:
         return self.pool.exchange(request)

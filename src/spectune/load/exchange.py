@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import repeat
 from typing import overload
 from urllib.parse import SplitResult, urlsplit
 
@@ -42,46 +44,49 @@ class Timeouts:
 
 
 class Pieces(Sequence[Piece]):
-    """What a connection recorded, put together when it is first looked at.
+    """What a connection recorded: each body with the time of the read that brought it, put together at the first look.
 
     An exchange ends when others are waiting for their stamps, often hundreds at the same moment.
     """
 
-    def __init__(self, bodies: list[bytes], stamps: list[int], stops: list[int]) -> None:
+    def __init__(self, bodies: list[bytes], stamps: array[int], stops: list[int]) -> None:
         """Takes all bodies, and of every read its stamp and how many bodies there were after it."""
         self._recorded = (bodies, stamps, stops)
-        self._pieces: tuple[Piece, ...] | None = None
+        self._columns: tuple[array[int], list[bytes]] | None = None
 
-    def _all(self) -> tuple[Piece, ...]:
-        if self._pieces is None:
+    def columns(self) -> tuple[array[int], list[bytes]]:
+        """All stamps, and the bytes that belong to each. Pairs would be an object a piece."""
+        if self._columns is None:
             bodies, stamps, stops = self._recorded
             # Of a paced stream every read is one body, but for the last, which holds the end as well.
             single = len(stops) - 1
             start = single = single if single > 0 and stops[:single] == list(range(1, single + 1)) else 0
-            pieces: list[Piece] = list(zip(stamps[:single], bodies, strict=False))
+            kept = stamps[:single]
             for stamp, stop in zip(stamps[single:], stops[single:], strict=True):
-                if stop > start:
-                    pieces.append((stamp, b"".join(bodies[start:stop])))
+                kept.extend(repeat(stamp, stop - start))
                 start = stop
-            self._pieces = tuple(pieces)
-            self._recorded = ([], [], [])
-        return self._pieces
+            self._columns = (kept, bodies[:start])  # a read that was no HTTP may have brought some
+            self._recorded = ([], array("q"), [])
+        return self._columns
 
     @overload
     def __getitem__(self, index: int) -> Piece: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[Piece, ...]: ...
     def __getitem__(self, index: int | slice) -> Piece | tuple[Piece, ...]:
-        return self._all()[index]
+        stamps, datas = self.columns()
+        if isinstance(index, slice):
+            return tuple(zip(stamps[index], datas[index], strict=True))
+        return stamps[index], datas[index]
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self.columns()[0])
 
     def __iter__(self) -> Iterator[Piece]:
-        return iter(self._all())
+        return zip(*self.columns(), strict=True)
 
     def __repr__(self) -> str:
-        return repr(self._all())
+        return repr(self[:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class RawExchange:
         status: HTTP status, None where no answer began.
         sent_ns: immediately before the system call that hands the request to the kernel, or, where a plain socket does
             not take all of it at once, when it has taken the rest. 0 where nothing was written.
-        pieces: the body as it was read, (arrival in ns, bytes). Where it is cut says nothing about events.
+        pieces: the body as HTTP cut it, (arrival in ns, bytes). Where it is cut says nothing about events.
         end_ns: when the end of the answer, or what came in its place, was seen.
         detail: what went wrong, for people.
     """
@@ -119,10 +124,15 @@ def encode_request(url: str, path: str, body: bytes, headers: Mapping[str, str],
     Raises:
         ValueError: the URL is not http(s)://host[:port], or something would break out of its line.
     """
+    return add_body(encode_head(url, path, headers, method), body)
+
+
+def encode_head(url: str, path: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
+    """What all requests with these headers begin with, for `add_body`. Takes and raises the same as encode_request."""
     server = split_url(url)
     fields = {"host": ("Host", server.netloc), "content-type": ("Content-Type", "application/json")}
     fields |= {name.lower(): (name, value.strip()) for name, value in headers.items()}
-    fields["content-length"] = ("Content-Length", str(len(body)))
+    fields.pop("content-length", None)
     target = server.path.rstrip("/") + "/" + path.lstrip("/")
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.values())]
     # Values are not quoted in the error: one of them is the API key.
@@ -130,7 +140,12 @@ def encode_request(url: str, path: str, body: bytes, headers: Mapping[str, str],
         raise ValueError("a header or the path of the request has a space or a character that HTTP does not allow")
     if not all(name.replace("-", "").replace("_", "").isalnum() for name in fields):
         raise ValueError(f"not a name of an HTTP header, among: {', '.join(headers)}")
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return "\r\n".join(lines).encode() + b"\r\nContent-Length: "
+
+
+def add_body(head: bytes, body: bytes) -> bytes:
+    """A whole request."""
+    return b"%b%d\r\n\r\n%b" % (head, len(body), body)
 
 
 def split_url(url: str) -> SplitResult:

@@ -132,7 +132,8 @@ class HttpLoad:
         windows = [run.window for run in runs]
         kept = summary.steady(recorded)
         whole = summary.window_metrics(recorded, windows[0], slo) if len(runs) == 1 else _of_turns(runs, slo)
-        metrics = summary.request_metrics(kept) | whole
+        of_requests = summary.request_metrics(kept)
+        metrics = of_requests | whole
         in_flight = summary.weighted(
             [summary.mean_in_flight((r.record for r in run.recorded), run.window) for run in runs], windows
         )
@@ -151,7 +152,9 @@ class HttpLoad:
             started_unix=taken.started,
             window_s=(windows[-1].closed_ns - windows[0].opened_ns) / 1e9,
             metrics=metrics,
-            by_domain=summary.split(kept, summary.request_metrics),
+            by_domain=summary.split(
+                kept, lambda group: of_requests if len(group) == len(kept) else summary.request_metrics(group)
+            ),
             requests=dict(Counter(r.record.outcome for r in recorded)),
             in_flight=in_flight,
             acceptance=acceptance.from_counters(taken.before, taken.after)

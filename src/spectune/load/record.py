@@ -53,7 +53,13 @@ class Recorded:
 
 
 def make_record(
-    prompt: Prompt, phase: Phase, due_ns: int, exchange: wire.RawExchange, tokenizer: Tokenizer | None = None
+    prompt: Prompt,
+    phase: Phase,
+    due_ns: int,
+    exchange: wire.RawExchange,
+    tokenizer: Tokenizer | None = None,
+    *,
+    keep_text: bool = True,
 ) -> Recorded:
     """Classifies one request. A stream is OK only if it says why it ended; everything else has its own name.
 
@@ -86,8 +92,8 @@ def make_record(
         output_compression=_compression(answer),
         detail=detail[:_DETAIL],
     )
-    stamps = array("q", parsed.chunk_stamps_ns)
-    return Recorded(record, stamps, answer, bool(prompt.session), prompt.fixed_length)
+    text = answer if keep_text else ""
+    return Recorded(record, parsed.chunk_stamps_ns, text, bool(prompt.session), prompt.fixed_length)
 
 
 def _outcome(exchange: wire.RawExchange, parsed: ParsedStream) -> tuple[Outcome, str]:
@@ -131,6 +137,6 @@ def _compression(answer: str) -> float | None:
     data = answer.encode()
     if len(data) < _ENOUGH_TO_COMPRESS:
         return None
-    # A window of 8 kB: to make room for the usual one takes longer than to compress an answer.
-    compressor = zlib.compressobj(wbits=13, memLevel=6)
+    # A window of 8 kB: to make room for the usual one takes longer than to compress an answer. Level 1 finds loops.
+    compressor = zlib.compressobj(level=1, wbits=13, memLevel=6)
     return (len(compressor.compress(data)) + len(compressor.flush())) / len(data)

@@ -6,15 +6,25 @@ Nothing here raises, whatever the bytes are: a stream is what it is, and the fie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import Any
 
 import orjson
 
-from spectune.load.sse import BLANK, DATA, DONE, Decoder, Piece
+from spectune.load.exchange import Pieces
+from spectune.load.sse import BLANK, DONE, Decoder, Piece
+from spectune.load.template import Template, decode
 
+_ID, _NO_ID = re.compile(rb'\{"id": ?"[\w-]+"'), b'{"id":""'
+_SHORT = 1024
+"""Bytes of an event up to which what it says is kept for the next answer that says the same."""
 _BLOCK = 128
+_HEADS = 4
+"""Events at the head of a piece that are looked at one by one for a template; the first may be a role alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class ParsedStream:
 
     first_token_ns: int | None
     last_token_ns: int | None
-    chunk_stamps_ns: tuple[int, ...]
+    chunk_stamps_ns: array[int]
     text: str
     reasoning: str
     tool_calls: str
@@ -61,62 +71,12 @@ class ParsedStream:
 def parse_stream(pieces: Iterable[Piece]) -> ParsedStream:
     """Reads a whole stream of /v1/chat/completions, /v1/completions or llama.cpp's /completion."""
     answer = _Answer()
-    answer.read(pieces)
+    if isinstance(pieces, Pieces):
+        answer.read(*pieces.columns())
+    else:
+        pieces = list(pieces)
+        answer.read(array("q", [stamp for stamp, _ in pieces]), [data for _, data in pieces])
     return answer.parsed()
-
-
-class _Template:
-    """What the events of a stream have in common: all of their bytes but one string.
-
-    Of the events that begin and end with the same bytes, only that string need be decoded.
-    """
-
-    def __init__(self, prefix: bytes, suffix: bytes, into: list[str]) -> None:
-        """Takes the data of an event up to the opening quote and from the closing one, and where its string belongs."""
-        self.prefix, self.suffix, self.into = prefix, suffix, into
-        # The same of a whole event; where to slice it to have the string with its quotes; the least size of two events.
-        self.before, self.after = DATA + prefix, suffix + BLANK
-        self.start, self.end = len(self.before) - 1, 1 - len(self.after)
-        self.pair = 2 * len(self.before + self.after)
-
-    def read_payloads(self, run: list[bytes]) -> list[str] | None:
-        """Reads the data of events that all follow the template; None if one of them does not."""
-        return self._read_run(run, self.prefix, self.suffix)
-
-    def read_pieces(self, run: list[bytes]) -> tuple[list[str], list[int]] | None:
-        """Reads pieces of whole events that all follow the template: their strings, and how many each piece has."""
-        before, after = self.before, self.after
-        # Of a paced stream every piece is one event.
-        if len(run[0]) < self.pair and (texts := self._read_run(run, before, after)):
-            return texts, [1] * len(run)
-        if not all(piece.startswith(before) and piece.endswith(after) for piece in run):
-            return None
-        between = after + before
-        strings = b"".join(run)[len(before) : -len(after)].split(between)
-        counts = [piece.count(between) + 1 for piece in run]
-        # A piece that is too short for both of its ends has not got them one after the other.
-        if len(strings) != sum(counts):
-            return None
-        found = self._decode_all(strings)
-        return (found, counts) if found else None
-
-    def _read_run(self, run: list[bytes], prefix: bytes, suffix: bytes) -> list[str] | None:
-        start, end = len(prefix), -len(suffix)
-        strings = [event[start:end] for event in run]
-        # Equal as a whole means equal one by one, since an event too short for the template makes the whole longer.
-        if prefix + (suffix + prefix).join(strings) + suffix != b"".join(run):
-            return None
-        return self._decode_all(strings)
-
-    @staticmethod
-    def _decode_all(strings: list[bytes]) -> list[str] | None:
-        literals = b'["' + b'","'.join(strings) + b'"]'
-        # With no quotes but those around the strings, to decode them at once is to decode them one by one: a backslash
-        # that hides one of them turns strings inside out up to the end, which is no JSON then.
-        if literals.count(b'"') == 2 * len(strings):
-            return cast(list[str] | None, _decode(literals))
-        texts = [_decode(b'"' + string + b'"') for string in strings]
-        return None if None in texts else texts
 
 
 class _Answer:
@@ -125,65 +85,71 @@ class _Answer:
     def __init__(self) -> None:
         self._decoder = Decoder()
         self._parts: dict[str, list[str]] = {"text": [], "reasoning": [], "tool_calls": []}
-        self._stamps: list[int] = []
+        self._stamps: array[int] = array("q")
         self._facts: dict[str, Any] = {}
         self._token_ids: int | None = None
         self._malformed = 0
-        self._template: _Template | None = None
+        self._template: Template | None = None
         self._tries = 3  # how often to learn a template before one has been of use
 
-    def read(self, pieces: Iterable[Piece]) -> None:
+    def read(self, stamps: array[int], datas: list[bytes]) -> None:
         decoder = self._decoder
-        pieces = tuple(pieces)  # any other sequence may answer each access by a call
-        at = next_block = stamp = 0
-        while at < len(pieces):
+        at = next_block = 0
+        while at < len(datas):
             if at >= next_block and self._template and decoder.is_between:
-                block = pieces[at : at + _BLOCK]
-                next_block = at + len(block)
-                if taken := self._take_block(block):
+                next_block = min(at + _BLOCK, len(datas))
+                if taken := self._take_block(self._template, stamps[at:next_block], datas[at:next_block]):
                     at += taken
                     continue
-            stamp, data = pieces[at]
-            self._take_piece(stamp, data)
+            self._take_piece(stamps[at], datas[at])
             at += 1
-        self._take(stamp, decoder.finish())
+        self._take(stamps[-1] if stamps else 0, decoder.finish())
 
-    def _take_block(self, block: Sequence[Piece]) -> int:
+    def _take_block(self, template: Template, stamps: array[int], block: list[bytes]) -> int:
         """Takes pieces of whole events that follow the template, but for others at their end, and returns how many: all
         or none. A stream is nearly all such pieces."""
-        template, end = self._template, len(block)
-        while template and end and not block[end - 1][1].endswith(template.after):
+        end = len(block)
+        while end and not block[end - 1].endswith(template.after):
             end -= 1
-        found = template.read_pieces([data for _, data in block[:end]]) if template and end else None
-        if not template or not found:
+        if not end:
             return 0
-        texts, counts = found
-        if not all(texts):
+        if end < len(block):
+            del block[end:], stamps[end:]
+        found = template.read_pieces(block)
+        if found is None:
             return 0
-        template.into.extend(texts)
-        if len(texts) == end:
-            self._stamps += [stamp for stamp, _ in block[:end]]
+        text, counts = found
+        if len(counts) == sum(counts):
+            self._stamps += stamps
         else:
-            for (stamp, _), count in zip(block, counts, strict=False):
-                self._stamps += [stamp] * count
-        self._tries = 3
+            self._stamps.extend(chain.from_iterable(map(repeat, stamps, counts)))
+        self._keep(template, text)
         return end
 
     def _take_piece(self, stamp: int, data: bytes) -> None:
+        """Takes a piece cut anywhere. One that holds a whole answer is mostly events of a template, too."""
+        decoder = self._decoder
+        for _ in range(_HEADS):
+            if self._template or not decoder.is_between:
+                break
+            cut = data.find(BLANK) + len(BLANK)
+            if not len(BLANK) < cut < len(data):
+                break
+            self._take(stamp, decoder.feed(data[:cut]))
+            data = data[cut:]
         template = self._template
-        if (
-            template
-            and len(data) < template.pair
-            and data.startswith(template.before)
-            and data.endswith(template.after)
-            and self._decoder.is_between
-            and (text := _decode(data[template.start : template.end]))
-        ):
-            template.into.append(text)
-            self._stamps.append(stamp)
-            self._tries = 3
-        else:
-            self._take(stamp, self._decoder.feed(data))
+        if template and decoder.is_between and data.startswith(template.before):
+            cut = data.rfind(template.after) + len(template.after)
+            if found := template.read_pieces([data[:cut]]):
+                self._stamps += array("q", [stamp]) * found[1][0]
+                self._keep(template, found[0])
+                data = data[cut:]
+        if data:
+            self._take(stamp, decoder.feed(data))
+
+    def _keep(self, template: Template, text: str) -> None:
+        template.into.append(text)
+        self._tries = 3
 
     def _take(self, stamp: int, payloads: list[bytes]) -> None:
         taken = 0
@@ -201,26 +167,24 @@ class _Answer:
             return 0
         while end and not payloads[end - 1].endswith(template.suffix):
             end -= 1
-        texts = template.read_payloads(payloads[:end]) if end else None
-        if not texts or not all(texts):
+        text = template.read_payloads(payloads[:end]) if end else None
+        if text is None:
             return 0
-        template.into.extend(texts)
-        self._stamps += [stamp] * end
-        self._tries = 3
+        self._stamps += array("q", [stamp]) * end
+        self._keep(template, text)
         return end
 
     def _add(self, stamp: int, payload: bytes) -> None:
         if payload.strip() == DONE:
             self._facts["done"] = True
             return
-        message = _decode(payload)
-        if not isinstance(message, dict):
+        reading = _reading(payload)
+        if reading is None:
             self._malformed += bool(payload)
             return
-        reading = _read(message)
         self._facts |= reading.facts
-        if "model" not in self._facts and (model := _string(message.get("model"))):
-            self._facts["model"] = model
+        if reading.model:
+            self._facts.setdefault("model", reading.model)
         for kind, _, text in reading.fragments:
             self._parts[kind].append(text)
         if reading.token_ids is not None:
@@ -235,20 +199,20 @@ class _Answer:
         """Makes a template of an event that carries one string, if that can be done beyond doubt."""
         kind, key, _ = reading.fragments[0]
         found = re.search(rb'"' + key.encode() + rb'"\s*:\s*"((?:[^"\\]++|\\.)*+)"', payload)
-        if not found:
+        if not found or b"\n" in payload or b"\r" in payload:  # of several lines of data
             return
         prefix, suffix = payload[: found.start(1)], payload[found.end(1) :]
         # Only another text in this very place proves that it is the string that was read.
-        probe = _decode(prefix + b"#" + suffix)
-        if isinstance(probe, dict) and _read(probe).fragments == [(kind, key, "#")]:
-            self._template = _Template(prefix, suffix, self._parts[kind])
+        probe = _reading(prefix + b"#" + suffix)
+        if probe and probe.fragments == [(kind, key, "#")]:
+            self._template = Template(prefix, suffix, self._parts[kind])
 
     def parsed(self) -> ParsedStream:
         facts = self._facts
         return ParsedStream(
             first_token_ns=self._stamps[0] if self._stamps else None,
             last_token_ns=self._stamps[-1] if self._stamps else None,
-            chunk_stamps_ns=tuple(self._stamps),
+            chunk_stamps_ns=self._stamps,
             text="".join(self._parts["text"]),
             reasoning="".join(self._parts["reasoning"]),
             tool_calls="".join(self._parts["tool_calls"]),
@@ -274,22 +238,34 @@ class _Reading:
     called: bool = False  # a tool call was named
     token_ids: int | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # of which the last message that states one holds
+    model: str | None = None
 
     @property
     def is_only_text(self) -> bool:
         return len(self.fragments) == 1 and not (self.called or self.facts) and self.token_ids is None
 
 
-def _decode(data: bytes) -> Any:
-    """Decodes JSON; None if it is none."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
+def _reading(payload: bytes) -> _Reading | None:
+    """What an event says; None if it is no JSON object.
+
+    The last events of one answer are those of the next but for the id, of which nothing is read.
+    """
+    found = _ID.match(payload)
+    if found is None or len(payload) > _SHORT:
+        return _read_json(payload)
+    return _read_once(_NO_ID + payload[found.end() :])
+
+
+def _read_json(payload: bytes) -> _Reading | None:
+    message = decode(payload)
+    return _read(message) if isinstance(message, dict) else None
+
+
+_read_once = lru_cache(maxsize=256)(_read_json)
 
 
 def _read(message: dict[str, Any]) -> _Reading:
-    reading = _Reading()
+    reading = _Reading(model=_string(message.get("model")))
     facts = reading.facts
     choices = message.get("choices")
     if isinstance(choices, list):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spectune.domain.estimate import Estimate
 from spectune.domain.measurement import Outcome, Phase, RequestRecord, Slo
@@ -126,9 +127,14 @@ def _tokens_in(recorded: Sequence[Recorded], edges: intervals.Floats) -> interva
         some = told[first : first + _AT_ONCE]
         chunks = [len(r.stamps) for r in some]
         share = [(r.record.output_tokens or 0) / count for r, count in zip(some, chunks, strict=True)]
-        stamps = np.concatenate([np.asarray(r.stamps) for r in some])
+        stamps = _stamps(some)
         tokens += np.histogram(stamps, edges, weights=np.repeat(share, chunks))[0]
     return tokens
+
+
+def _stamps(recorded: Sequence[Recorded]) -> NDArray[np.int64]:
+    """Those of all one after the other, without an object of numpy for each."""
+    return np.frombuffer(b"".join(r.stamps for r in recorded), dtype=np.int64)
 
 
 def _median_gaps(kept: Sequence[Recorded]) -> list[float]:
@@ -140,7 +146,7 @@ def _median_gaps(kept: Sequence[Recorded]) -> list[float]:
     gaps: intervals.Floats = np.full(len(kept), np.nan)
     for length, places in by_length.items():
         if length > 1:
-            stamps = np.array([np.asarray(kept[place].stamps) for place in places])
+            stamps = _stamps([kept[place] for place in places]).reshape(len(places), length)
             gaps[places] = np.median(np.diff(stamps, axis=1), axis=1) / 1e9
     return [float(gap) for gap in gaps[~np.isnan(gaps)]]
 

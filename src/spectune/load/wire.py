@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import select
 import ssl as tls
+from array import array
 from http import HTTPStatus
 from time import perf_counter_ns
 from typing import Any, Self, cast
@@ -196,7 +197,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._future: asyncio.Future[RawExchange] | None = None
         self._bodies: list[bytes] = []
-        self._stamps: list[int] = []
+        self._stamps: array[int] = array("q")
         self._stops: list[int] = []  # how many bodies there were after the read of the same index in stamps
         self._status: int | None = None
         self._answers = 0
@@ -261,7 +262,7 @@ class _Connection(asyncio.Protocol):
             return
         pieces = Pieces(self._bodies.copy(), self._stamps, self._stops)
         self._bodies.clear()  # and not a new list: the parser holds this one
-        self._stamps, self._stops = [], []
+        self._stamps, self._stops = array("q"), []
         if not future.done():
             future.set_result(RawExchange(outcome, self._status, self._sent_ns, pieces, end_ns, detail))
         self._pool._ended(self, reusable)
