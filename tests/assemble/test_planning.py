@@ -8,7 +8,7 @@ from dataclasses import replace
 from spectune.assemble.planning import plan
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.metrics import MetricName
-from spectune.domain.spec import CandidateSpec, ObjectiveSpec, SearchSpec
+from spectune.domain.spec import BudgetSpec, CandidateSpec, ObjectiveSpec, SearchSpec
 from spectune.domain.workload import Level
 from spectune.search.staged import at_depth
 from tests.assemble.earlier import SURFACE, prepared
@@ -22,7 +22,7 @@ def test_every_candidate_is_named_and_the_cost_is_told() -> None:
         at_depth(Candidate(), space, depth).label for space in SURFACE.spec.search.speculation for depth in space.depths
     ]
     assert re.fullmatch(
-        r"about \d+ minutes of measuring for \d+ launches, and the starts of the server", str(told["time"])
+        r"about \d+ minutes of measuring for \d+ launches, and the server's starts and checks", str(told["time"])
     )
     assert told["search"] == "guided"
 
@@ -47,3 +47,16 @@ def test_the_objectives_shares_are_told() -> None:
     quiet, busy = (Level(users).label for users in (LEVELS[0], LEVELS[-1]))
     new = prepared(objective=ObjectiveSpec(weights={LEVELS[0]: 0.7, LEVELS[-1]: 0.3}))
     assert plan(new)["objective"] == f"per_user_tok_s; {quiet} 70 %, {busy} 30 %"
+
+
+def test_a_budget_that_is_too_small_is_told() -> None:
+    known = prepared()
+    new = replace(known, spec=replace(known.spec, budget=BudgetSpec(minutes=1, cell_seconds=60)))
+    assert str(plan(new)["time"]).endswith("more than budget.minutes (1) allows: not all will be tried")
+
+
+def test_memory_is_told_of_this_machine_only() -> None:
+    here = prepared()
+    there = replace(here, spec=replace(here.spec, service=replace(here.spec.service, remote="box")))
+    assert "memory are free" in str(plan(here)["model"])
+    assert "free" not in str(plan(there)["model"])

@@ -10,8 +10,9 @@ import pytest
 
 from spectune.assemble.campaigns import opening
 from spectune.assemble.priors import MOST_CAMPAIGNS, MOST_OF_ONE, priors
-from spectune.domain.errors import LedgerError
+from spectune.domain.errors import InputError
 from spectune.domain.history import History
+from spectune.domain.knobs import KnobValue
 from spectune.domain.metrics import MetricName
 from spectune.domain.spec import SearchSpec
 from spectune.ledger import codec
@@ -66,7 +67,7 @@ def test_unlike_campaigns_are_passed_over(ledger: SqlLedger) -> None:
 
 def test_its_own_speculation_does_not_make_a_service_another(ledger: SqlLedger) -> None:
     event = start()
-    drafting = {"spec-type": "ngram-simple", "spec-draft-n-max": 4}
+    drafting: dict[str, KnobValue] = {"spec-type": "ngram-simple", "spec-draft-n-max": 4}
     write(ledger, replace(event, service=replace(event.service, args=drafting)))
     assert len(priors(prepared(), ledger)) == 1
 
@@ -93,7 +94,7 @@ def test_other_directories_tell_too_and_must_be_there(ledger: SqlLedger, tmp_pat
     with SqlLedger.open_path(folder / "ledger.sqlite") as other:
         name = write(other, start())
     assert [prior.campaign for prior in priors(prepared(), ledger, [folder])] == [name]
-    with pytest.raises(LedgerError):
+    with pytest.raises(InputError):
         priors(prepared(), ledger, [tmp_path / "nowhere"])
 
 

@@ -98,7 +98,13 @@ def test_from_the_unit_to_the_promotion_and_back(desk: Desk) -> None:
     checked = desk.run("check", "qwen.yaml")
     assert checked.returncode == 0, checked.stderr
     assert "mtp k=1" in checked.stdout
+    assert "its users get no answers while it is down" in checked.stdout
     desk.campaign()
+    started = desk.box.start(NAME)
+    too_soon = desk.run("run", "qwen.yaml", "--promote")
+    assert too_soon.returncode == 2
+    assert "no winner could be promoted: it was measured on" in too_soon.stderr
+    assert desk.box.start(NAME) == started
 
     ended = desk.run("run", "qwen.yaml", "--promote", "--force", "a simulated server, in a test")
     assert ended.returncode == 0, ended.stderr

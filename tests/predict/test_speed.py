@@ -25,7 +25,7 @@ from spectune.domain.measurement import Acceptance, Doubt
 from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Proposal
 from spectune.domain.spec import ObjectiveSpec, SpeculationSpace
-from spectune.domain.trial import Purpose, TrialState
+from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision, Verdict
 from spectune.predict.speed import SpeedForecaster
 
@@ -215,6 +215,26 @@ def test_one_wild_trial_is_doubted() -> None:
     found = FORECASTER.forecast(surface.spec, history, depths(surface))
     deep = depths(surface)[4].id
     assert found[deep].cells["c1 T0"][PER_USER].value == pytest.approx(surface.truth[deep]["c1 T0"].per_user, rel=0.15)
+
+
+def test_speeds_without_an_interval_promise_little() -> None:
+    """One request a cell: what it says of a depth must not count as a measurement would."""
+    surface = simple()
+    history = told(surface, [surface.baseline, surface.baseline, depths(surface)[0]], 0.005)
+    vague = replace(history, trials={number: _of_one_request(trial) for number, trial in history.trials.items()})
+    own = depths(surface)[0]
+    sure, unsure = (FORECASTER.forecast(surface.spec, one, [own])[own.id].gain for one in (history, vague))
+    assert sure is not None
+    assert unsure is not None
+    assert unsure.high - unsure.low > 2 * (sure.high - sure.low)
+
+
+def _of_one_request(trial: Trial) -> Trial:
+    cells = {}
+    for key, cell in trial.cells.items():
+        metrics = {name: Estimate(e.value, 0.0, math.inf, 1) for name, e in cell.measurement.metrics.items()}
+        cells[key] = replace(cell, measurement=replace(cell.measurement, metrics=metrics))
+    return replace(trial, cells=cells)
 
 
 def test_aggregate_speed_keeps_the_wait_of_its_cell() -> None:

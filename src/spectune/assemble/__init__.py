@@ -20,12 +20,23 @@ if TYPE_CHECKING:
         without_secrets,
     )
     from spectune.assemble.clock import SystemClock
-    from spectune.assemble.compare_servers import against
+    from spectune.assemble.compare_servers import Comparison, against
     from spectune.assemble.endpoints import Bench, Endpoint, Listener, bench, look, new_run, verify
-    from spectune.assemble.ledgers import find_campaign, readable, unfinished, writable
+    from spectune.assemble.ledgers import find_campaign, readable, running, unfinished, writable
     from spectune.assemble.measuring import for_url
-    from spectune.assemble.planning import earlier, plan
-    from spectune.assemble.promotions import chosen, promote, promote_within, record_rollback, rollback, status
+    from spectune.assemble.named import check_model, check_program
+    from spectune.assemble.outlook import Outlook, foreseen
+    from spectune.assemble.planning import plan
+    from spectune.assemble.priors import priors
+    from spectune.assemble.promotions import (
+        check_any_allowed,
+        chosen,
+        promote,
+        promote_within,
+        record_rollback,
+        rollback,
+        status,
+    )
     from spectune.assemble.service_file import spec_from_unit
     from spectune.assemble.services import Site, around, site
     from spectune.campaign import Campaign
@@ -38,15 +49,19 @@ _ELSEWHERE = {
     "Campaign": "campaign",
     "SqlLedger": "ledger.store",
     "SystemClock": "assemble.clock",
-    "against": "assemble.compare_servers",
+    **dict.fromkeys(("check_model", "check_program"), "assemble.named"),
+    **dict.fromkeys(("Comparison", "against"), "assemble.compare_servers"),
     "for_url": "assemble.measuring",
     "compare_runs": "judge.two_runs",
-    **dict.fromkeys(("earlier", "plan"), "assemble.planning"),
-    **dict.fromkeys(("find_campaign", "readable", "unfinished", "writable"), "assemble.ledgers"),
+    **dict.fromkeys(("Outlook", "foreseen"), "assemble.outlook"),
+    "plan": "assemble.planning",
+    **dict.fromkeys(("find_campaign", "readable", "running", "unfinished", "writable"), "assemble.ledgers"),
     **dict.fromkeys(
-        ("chosen", "promote", "promote_within", "record_rollback", "rollback", "status"), "assemble.promotions"
+        ("check_any_allowed", "chosen", "promote", "promote_within", "record_rollback", "rollback", "status"),
+        "assemble.promotions",
     ),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
+    "priors": "assemble.priors",
     "spec_from_unit": "assemble.service_file",
     **dict.fromkeys(("acceptance_export", "surface_csv"), "predict.export"),
 }
@@ -54,8 +69,10 @@ _ELSEWHERE = {
 __all__ = [
     "Bench",
     "Campaign",
+    "Comparison",
     "Endpoint",
     "Listener",
+    "Outlook",
     "Prepared",
     "Site",
     "SqlLedger",
@@ -65,22 +82,27 @@ __all__ = [
     "around",
     "bench",
     "campaign",
+    "check_any_allowed",
+    "check_model",
+    "check_program",
     "chosen",
     "compare_runs",
-    "earlier",
     "find_campaign",
     "for_url",
+    "foreseen",
     "look",
     "new_run",
     "open_campaign",
     "plan",
     "prepare",
+    "priors",
     "promote",
     "promote_within",
     "prompt_source",
     "readable",
     "record_rollback",
     "rollback",
+    "running",
     "site",
     "spec_from_unit",
     "status",

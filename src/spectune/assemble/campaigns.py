@@ -26,6 +26,7 @@ from spectune.domain.deployment import Service
 from spectune.domain.errors import InputError
 from spectune.domain.events import CampaignOpened, Provenance
 from spectune.domain.ports import Deployer, Engine, Observer, PromptSource, Strategy, launch_of
+from spectune.domain.priors import Prior
 from spectune.domain.questions import Exam
 from spectune.domain.redaction import redact, redact_settings
 from spectune.domain.spec import CampaignSpec, CandidateSpec, SpeculationSpace
@@ -132,14 +133,18 @@ def usable_cores() -> int:
     return hardware.usable_cores()
 
 
-def open_campaign(ledger: SqlLedger, prepared: Prepared) -> str:
+def open_campaign(ledger: SqlLedger, prepared: Prepared, priors: tuple[Prior, ...] = ()) -> str:
     """Writes a new campaign's first event and returns its id."""
+    return ledger.open(opening(prepared, SystemClock().now(), priors))
+
+
+def opening(prepared: Prepared, now: float, priors: tuple[Prior, ...] = ()) -> CampaignOpened:
+    """A new campaign's first event."""
     service = prepared.service
     _, env = redact((), service.env)
     shown = replace(service, args=redact_settings(service.args), env=env)
     spec = without_secrets(prepared.spec)
-    now = SystemClock().now()
-    return ledger.open(CampaignOpened(now, spec, shown, prepared.baseline, prepared.provenance))
+    return CampaignOpened(now, spec, shown, prepared.baseline, prepared.provenance, priors)
 
 
 def without_secrets(spec: CampaignSpec) -> CampaignSpec:
@@ -273,14 +278,18 @@ def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Cand
     """Candidates that can't work, and why.
 
     Raises:
-        InputError: when nothing of a method's depths, or of a setting's values, can work: that is a mistake.
+        InputError: when nothing of a method's depths, or of a setting's values, can work: that is a mistake. It names
+            the key of the campaign file.
     """
-    groups = [[spelled_out(baseline, spelled)] for spelled in spec.search.candidates]
-    groups += [[at_depth(baseline, space, depth) for depth in space.depths] for space in spec.search.speculation]
+    groups: dict[str, list[Candidate]] = {}
+    for number, spelled in enumerate(spec.search.candidates):
+        groups[f"search.candidates[{number}]"] = [spelled_out(baseline, spelled)]
+    for number, space in enumerate(spec.search.speculation):
+        groups[f"search.speculation[{number}]"] = [at_depth(baseline, space, depth) for depth in space.depths]
     for name, values in spec.search.knobs.items():
-        groups.append([replace(baseline, knobs={**baseline.knobs, name: value}) for value in values])
+        groups[f"search.knobs.{name}"] = [replace(baseline, knobs={**baseline.knobs, name: v}) for v in values]
     pruned: dict[str, str] = {}
-    for group in groups:
+    for key, group in groups.items():
         refused: list[InputError] = []
         for candidate in group:
             try:
@@ -289,5 +298,6 @@ def _pruned(engine: Engine, service: Service, spec: CampaignSpec, baseline: Cand
                 refused.append(error)
                 pruned[candidate.label] = error.message
         if refused and len(refused) == len(group):
-            raise refused[0]
+            why = refused[0]
+            raise InputError(f"{key}: {why.message.removeprefix('candidate: ')}", why.advice)
     return pruned

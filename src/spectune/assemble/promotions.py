@@ -15,11 +15,12 @@ from spectune.assemble.ways import HERE, connected, way_to
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Hardware
 from spectune.domain.errors import HostError, InputError
-from spectune.domain.events import Promoted, RolledBack
+from spectune.domain.events import Promoted, Provenance, RolledBack
 from spectune.domain.history import History, in_force
 from spectune.domain.ports import Engine, Ledger, launch_of
 from spectune.domain.redaction import redact_text
 from spectune.domain.service_state import Promotion, Purpose, Winner
+from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import TrialState
 from spectune.hosts import journal
 from spectune.hosts.sudo import AskPassword
@@ -28,6 +29,8 @@ from spectune.systemd.records import Records
 from spectune.systemd.unit import ManagedUnit, description
 from spectune.units.edit import Edited
 from spectune.units.find import find
+
+_FORCE = 'To do it nevertheless, say why: --force "..."; the words are kept on the host.'
 
 Confirm = Callable[[str], bool]
 """Shows a diff and asks whether to go on."""
@@ -62,18 +65,24 @@ class ServiceStatus:
     unknown_to_host: bool = False
 
 
+def objections_to_all(provenance: Provenance, spec: CampaignSpec) -> tuple[str, ...]:
+    """Why no candidate of a campaign should go into the service, as can be told before it begins."""
+    found: list[str] = []
+    if provenance.simulated:
+        found.append(f"it was measured on {provenance.simulated}")
+    if spec.workload.ignore_eos:
+        found.append("it was measured on answers forced past their end (ignore_eos), which flatters speculation")
+    return tuple(found)
+
+
 def objections(history: History, candidate: str, now: Hardware) -> tuple[str, ...]:
     """Why a candidate of a campaign should not go into the service; empty where it may.
 
     Args:
         now: the machine that it would run on.
     """
-    found: list[str] = []
     provenance, conclusion = history.opened.provenance, history.conclusion
-    if provenance.simulated:
-        found.append(f"it was measured on {provenance.simulated}")
-    if history.opened.spec.workload.ignore_eos:
-        found.append("it was measured on answers forced past their end (ignore_eos), which flatters speculation")
+    found = [*objections_to_all(provenance, history.opened.spec)]
     if conclusion is None:
         found.append("the campaign has not ended")
     elif conclusion.winner != candidate:
@@ -115,12 +124,14 @@ def check_allowed(history: History, candidate: Candidate, now: Hardware, words: 
     """Raises:
     InputError: it should not be promoted, and nobody has said why it should be nevertheless.
     """
-    reasons = objections(history, candidate.id, now)
-    if reasons and not words.strip():
-        raise InputError(
-            f"{candidate.label} is not promoted: {'; '.join(reasons)}",
-            'To do it nevertheless, say why: --force "..."; the words are kept on the host.',
-        )
+    if (reasons := objections(history, candidate.id, now)) and not words.strip():
+        raise InputError(f"{candidate.label} is not promoted: {'; '.join(reasons)}", _FORCE)
+
+
+def check_any_allowed(provenance: Provenance, spec: CampaignSpec, words: str) -> None:
+    """The same for whoever would win. Raises InputError."""
+    if (reasons := objections_to_all(provenance, spec)) and not words.strip():
+        raise InputError(f"no winner could be promoted: {'; '.join(reasons)}", _FORCE)
 
 
 def change_of(found: Site, engine: Engine, history: History, candidate: Candidate, edit_unit: bool) -> Edited:

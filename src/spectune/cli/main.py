@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+from collections.abc import Sequence
 from types import FrameType
 from typing import Annotated
 
@@ -12,10 +14,21 @@ import typer
 from typer.exceptions import TyperException
 
 from spectune import __version__
-from spectune.cli import bench_compare, inspect, run, server, service, write
+from spectune.cli import bench_compare, export, inspect, plan, run, server, service, write
 from spectune.cli.exits import ExitCode, exit_code
 from spectune.cli.screen import messages, print_error
 from spectune.domain.errors import SpectuneError
+
+_TWICE_S = 1.0
+
+_GOES_ON = "the same command goes on from here"
+_INTERRUPTED = {
+    "run": _GOES_ON,
+    "demo": _GOES_ON,
+    "bench": "the same command begins anew; --save keeps the levels that were done",
+    **dict.fromkeys(("promote", "rollback"), "spectune status tells what the service runs, and what was cut off"),
+}
+"""Command -> what is true once it was interrupted."""
 
 app = typer.Typer(
     name="spectune",
@@ -46,6 +59,7 @@ def options(
 app.command()(run.demo)
 app.command()(write.init)
 app.command()(run.check)
+app.command()(plan.plan)
 app.command()(run.run)
 app.add_typer(bench_compare.app, name="bench")
 app.command()(server.verify)
@@ -55,21 +69,23 @@ app.command()(service.status)
 app.command("list")(inspect.list_campaigns)
 app.command()(inspect.show)
 app.command()(inspect.report)
+app.command()(export.export)
 app.command()(write.schema)
 
 
 def main() -> None:
     """Runs the command line and exits with a code that means something."""
-    # Losing the terminal or being told to stop must clean up as Ctrl-C does.
+    told = _AsCtrlC()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup wants it ignored
+            signal.signal(number, told)
     try:
         code = _run()
     except KeyboardInterrupt:  # again, while the first one was being handled
         code = ExitCode.INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if code == ExitCode.INTERRUPTED:
-        messages().print("interrupted; the same command goes on from here", highlight=False)
+        messages().print(f"interrupted; {_what_now(sys.argv[1:])}", highlight=False)
     sys.exit(code)
 
 
@@ -80,7 +96,8 @@ def _run() -> int:
         print_error(error)
         return exit_code(error)
     except TyperException as error:
-        messages().print(f"error: {error.format_message()}", style="bold red", markup=False, highlight=False)
+        said = error.format_message().replace("Value error, ", "")  # pydantic's
+        messages().print(f"error: {said}", style="bold red", markup=False, highlight=False)
         messages().print("spectune COMMAND --help tells what a command takes.", highlight=False)
         return ExitCode.WRONG_INPUT
     except typer.Abort:
@@ -92,5 +109,29 @@ def _run() -> int:
     return code if isinstance(code, int) else ExitCode.DECIDED
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _what_now(words: Sequence[str]) -> str:
+    """What is true after a command was interrupted."""
+    told = _INTERRUPTED.get(words[0] if words else "", "the same command begins anew")
+    return "the same command without --new goes on from here" if told is _GOES_ON and "--new" in words else told
+
+
+class _AsCtrlC:
+    """Losing the terminal or being told to stop must clean up as Ctrl-C does, so whoever handles that at the moment is
+    called: an event loop cancels its work and closes what is open.
+
+    What comes again at once is the same wish: timeout(1) tells the process and then its group. A loop that is closing
+    would be broken off by it.
+    """
+
+    def __init__(self) -> None:
+        self._heard = float("-inf")
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if now - self._heard < _TWICE_S:
+            return
+        self._heard = now
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # ignored, as in the background of a script
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)

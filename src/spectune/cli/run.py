@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ from spectune.cli import service as service_commands
 from spectune.cli.demo import demo_spec
 from spectune.cli.exits import ExitCode
 from spectune.cli.inspect import Directory, Json, write_html
-from spectune.cli.screen import preparing, print_json, results
+from spectune.cli.screen import preparing, print_error, print_json, results
 from spectune.cli.server import MeasureFrom
 from spectune.cli.windows import in_windows
 from spectune.cli.work import Work, manners, site_of
+from spectune.domain.errors import InputError
 from spectune.domain.history import History
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.verdict import Conclusion
@@ -31,6 +33,14 @@ New = Annotated[
 ]
 Binary = Annotated[
     str, typer.Option("--engine-binary", help="llama-server to use; 'auto' takes PATH's, else builds one, once.")
+]
+Prior = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--prior",
+        help="Another directory whose campaigns of the same engine, model and machine tell a new one where to begin.",
+        metavar="DIR",
+    ),
 ]
 Minutes = Annotated[float, typer.Option(min=0.5, help="Stop proposing after so many minutes.")]
 
@@ -61,6 +71,7 @@ def run(
         str | None, typer.Option(metavar="01:00-05:00", help="Work in this time of the day only; pause outside it.")
     ] = None,
     measure_from: MeasureFrom = None,
+    prior: Prior = None,
 ) -> None:
     """Run a campaign, or go on with one that was interrupted."""
     spec = campaign_file.load(file)
@@ -70,7 +81,7 @@ def run(
         bench_options.check_place(measure_from)
         spec = replace(spec, service=replace(spec.service, measure_from=measure_from))
     service_commands.check_promotion(promote, words, spec.service.unit)
-    raise typer.Exit(_campaign(spec, directory, new, as_json, words if promote else None))
+    raise typer.Exit(_campaign(spec, directory, new, as_json, words if promote else None, prior or ()))
 
 
 def check(file: File, as_json: Json = False) -> None:
@@ -92,12 +103,19 @@ def check(file: File, as_json: Json = False) -> None:
             console.print(f"{name if index == 0 else '':<12} {line}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _campaign(spec: CampaignSpec, directory: Path, new: bool, as_json: bool, words: str | None = None) -> ExitCode:
+def _campaign(
+    spec: CampaignSpec,
+    directory: Path,
+    new: bool,
+    as_json: bool,
+    words: str | None = None,
+    prior: Sequence[Path] = (),
+) -> ExitCode:
     """Args:
     words: see promote; None where nothing is to be promoted.
     """
     with assemble.writable(directory) as ledger:
-        work = Work(spec, directory, ledger, words, new)
+        work = Work(spec, directory, ledger, words, new, prior)
         if spec.budget.between is None:
             conclusion = work.to_the_end()
         else:
@@ -105,7 +123,12 @@ def _campaign(spec: CampaignSpec, directory: Path, new: bool, as_json: bool, wor
             conclusion = in_windows(window, partial(work.within, window), assemble.SystemClock(), service_commands.say)
         history = work.history
     _finish(history, work.campaign_id, directory, as_json)
-    return _code(conclusion)
+    if work.refused is None:
+        return _code(conclusion)
+    if not isinstance(work.refused, InputError):
+        raise work.refused
+    print_error(work.refused)
+    return ExitCode.UNDECIDED
 
 
 def _finish(history: History, campaign_id: str, directory: Path, as_json: bool) -> None:

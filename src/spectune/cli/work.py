@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from spectune.cli import service as service_commands
 from spectune.cli.progress import ConsoleObserver
 from spectune.cli.screen import messages, preparing
 from spectune.domain.drain import ServiceBusy
-from spectune.domain.errors import InputError
+from spectune.domain.errors import InputError, SpectuneError
 from spectune.domain.history import History
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.verdict import Conclusion
@@ -33,8 +33,13 @@ def site_of(spec: CampaignSpec, ask: service_commands.Ask) -> AbstractContextMan
 
 
 def manners(spec: CampaignSpec) -> dict[str, str | list[str]]:
-    """How the running service is spared, for people; empty where it is not."""
+    """What happens to a running service, and how it is spared, for people; empty where there is none."""
     told: dict[str, str | list[str]] = {}
+    if spec.service.unit:
+        told["meanwhile"] = (
+            f"{spec.service.unit} on {spec.service.remote or 'this machine'} is stopped and started for every trial: "
+            "its users get no answers while it is down, and those of other settings in between"
+        )
     if spec.budget.between is not None:
         window = Window.parse(spec.budget.between)
         begin, end = (window.words(moment) for moment in window.around(assemble.SystemClock().now()))
@@ -51,16 +56,28 @@ class Work:
     """One campaign of one call of the command, in as many windows as it takes."""
 
     def __init__(
-        self, spec: CampaignSpec, directory: Path, ledger: assemble.SqlLedger, words: str | None, new: bool
+        self,
+        spec: CampaignSpec,
+        directory: Path,
+        ledger: assemble.SqlLedger,
+        words: str | None,
+        new: bool,
+        prior: Sequence[Path] = (),
     ) -> None:
+        """Args:
+        prior: directories whose campaigns this one's forecasts may rest on too.
+        """
         self._spec = spec
         self._directory = directory
         self._ledger = ledger
         self._words = words
         self._new = new
+        self._prior = prior
         # In the next window nobody may be there to type a password again.
         self._ask = service_commands.asked_once()
         self.campaign_id = ""
+        self.refused: SpectuneError | None = None
+        """Why the winner did not go into the service."""
 
     @property
     def history(self) -> History:
@@ -90,13 +107,20 @@ class Work:
         with site_of(self._spec, self._ask) as site:
             with preparing() as progress:
                 prepared = assemble.prepare(self._spec, progress, site=site)
+            if self._words is not None:
+                assemble.check_any_allowed(prepared.provenance, prepared.spec, self._words)
             if first and prepared.origin is not None and prepared.origin.words:
                 service_commands.say(prepared.origin.words)
             anew = self._new and first
-            going_on = None if anew else _to_go_on_with(assemble.unfinished(ledger, self._spec.name), prepared)
-            self.campaign_id = going_on[0] if going_on else assemble.open_campaign(ledger, prepared)
+            going_on = None if anew else to_go_on_with(assemble.unfinished(ledger, self._spec.name), prepared)
+            priors = going_on[1].opened.priors if going_on else assemble.priors(prepared, ledger, self._prior)
+            self.campaign_id = going_on[0] if going_on else assemble.open_campaign(ledger, prepared, priors)
             if first:
                 _headline(messages(), self.campaign_id, prepared)
+                for line in manners(self._spec).values():
+                    service_commands.say(str(line))
+                for prior in priors:
+                    service_commands.say(f"forecasts use {prior.label}; no result comes from it")
             yield site, prepared
 
     def _run(
@@ -108,7 +132,10 @@ class Work:
 
     def _ended(self, site: assemble.Site | None, prepared: assemble.Prepared, conclusion: Conclusion) -> Conclusion:
         if site is not None and self._words is not None and conclusion.changed:
-            _promote(site, prepared, self.campaign_id, self.history, self._words, self._ledger)
+            try:
+                _promote(site, prepared, self.campaign_id, self.history, self._words, self._ledger)
+            except SpectuneError as error:  # the answer is still worth its report
+                self.refused = error
         return conclusion
 
 
@@ -125,7 +152,7 @@ def _promote(
     service_commands.say(f"promoted {winner.label}" if done else f"{winner.label} is promoted already")
 
 
-def _to_go_on_with(found: tuple[str, History] | None, prepared: assemble.Prepared) -> tuple[str, History] | None:
+def to_go_on_with(found: tuple[str, History] | None, prepared: assemble.Prepared) -> tuple[str, History] | None:
     """An interrupted campaign, when it may go on: its settings are the same but for the budget, and so is all else."""
     if found is None:
         return None

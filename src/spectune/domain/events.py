@@ -10,6 +10,7 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Deployment, Hardware, Service
 from spectune.domain.finding import Answer, ProbeRun, Verification
 from spectune.domain.measurement import Measurement, RequestRecord
+from spectune.domain.priors import Prior
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.verdict import Conclusion, Verdict
@@ -37,13 +38,15 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class CampaignOpened:
-    """First event. `service` has every path and port resolved; `baseline` is the service as it is."""
+    """First event. `service` has every path and port resolved; `baseline` is the service as it is; `priors` are the
+    earlier campaigns that its forecasts rest on beside its own trials."""
 
     at: float
     spec: CampaignSpec
     service: Service
     baseline: Candidate
     provenance: Provenance
+    priors: tuple[Prior, ...] = ()
     kind: Literal["campaign-opened"] = "campaign-opened"
 
 

@@ -27,6 +27,7 @@ class Forecast:
         gain: speed against the baseline under the objective's weights; None where a weighted cell has no forecast.
         lead: likewise against the best candidate measured so far.
         leader: id of that best candidate; "" where `lead` is None.
+        priors: trials of earlier campaigns behind it.
     """
 
     candidate: Candidate
@@ -36,6 +37,7 @@ class Forecast:
     gain: Ratio | None = None
     lead: Ratio | None = None
     leader: str = ""
+    priors: int = 0
 
 
 class Forecaster(Protocol):

@@ -180,6 +180,13 @@ class SearchSpec:
             "the load (SGLang and vLLM can)."
         ),
     ] = True
+    priors: Annotated[
+        bool,
+        Field(
+            description="Let earlier campaigns of the same engine, model, machine and settings say where to begin and "
+            "what is hopeless ('guided' only). They never decide: whatever may win is measured anew."
+        ),
+    ] = True
     strategy: Annotated[
         Literal["guided", "staged", "incremental", "grid", "random", "tpe"],
         Field(

@@ -29,7 +29,8 @@ def conclude_campaign(spec: CampaignSpec, history: History) -> Conclusion:
     if not known.has(baseline):
         return Conclusion(None, False, "the baseline has no usable measurement, so there is nothing to compare with")
     if not any(trial.purpose is Purpose.EXPLORE for trial in history.finished) and not spec.search.is_empty:
-        return Conclusion(None, False, "the budget ended before anything was tried", noise=noise)
+        told = "the budget ended before anything was tried; give budget.minutes or budget.trials more"
+        return Conclusion(None, False, told, noise=noise)
     tried = [identity for identity in history.candidates if identity != baseline]
     case = _Case(spec, history, known, Constraints(spec, history.finished, baseline))
     sound = [identity for identity in tried if known.has(identity) and not case.unfit(identity)]

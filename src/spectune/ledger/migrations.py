@@ -99,6 +99,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(1, "campaigns, events, requests", _create),
     Migration(2, "trials side by side; rates; adjustments; sessions; probes at every load", _nothing),
     Migration(3, "promotions and rollbacks; windows and pauses; drains; edited units", _nothing),
+    Migration(4, "earlier campaigns as priors of a new one", _nothing),
 )
 
 
@@ -157,7 +158,8 @@ def _version(connection: Connection, backend: Backend, steps: Sequence[Migration
         found = connection.execute(select(func.max(tables.migrations.c.version))).scalar()
     if found is None:
         raise LedgerError(
-            f"{backend.name} is a database, but not a ledger of spectune", "Name another file, or move this one away."
+            f"{backend.name} is a database, but not a ledger of spectune",
+            "Move it away, or name another directory with --dir.",
         )
     version, newest = int(found), steps[-1].version
     if version > newest:

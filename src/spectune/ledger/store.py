@@ -118,10 +118,13 @@ class SqlLedger:
                 raise self._no_campaign(connection, campaign)
             _insert(connection, campaign, last + 1, event, body)
 
-    def events(self, campaign: str) -> Iterator[Event]:
+    def events(self, campaign: str, records: bool = True) -> Iterator[Event]:
         """All events of a campaign up to now, in order, with the raw records.
 
         Records are fetched event by event while the caller iterates; no lock is held in between.
+
+        Args:
+            records: False leaves the raw records out, which are most of a ledger.
 
         Raises:
             LedgerError: when there is no such campaign, or (while iterating) an event can't be read.
@@ -134,7 +137,7 @@ class SqlLedger:
             ).all()
             if not stored:
                 raise self._no_campaign(connection, campaign)
-        return self._restored(campaign, stored)
+        return self._restored(campaign, stored, records)
 
     def campaigns(self) -> tuple[CampaignRow, ...]:
         """Newest first. The winner is named by its label, "" where there is none.
@@ -187,10 +190,10 @@ class SqlLedger:
                 return campaign
         raise LedgerError(f"no free id for another campaign {opened.spec.name!r} of this second", "Try again.")
 
-    def _restored(self, campaign: str, stored: Iterable[Row[int, int, str]]) -> Iterator[Event]:
+    def _restored(self, campaign: str, stored: Iterable[Row[int, int, str]], whole: bool) -> Iterator[Event]:
         for seq, records, body in stored:
             event = codec.decode(body, campaign, seq)
-            if isinstance(event, Measured):
+            if isinstance(event, Measured) and whole:
                 event = replace(event, records=self._records(campaign, seq, records))
             yield event
 

@@ -41,11 +41,18 @@ _LARGEST = 1024
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Acceptance as counted at one depth in one group."""
+    """Acceptance as counted at one depth in one group.
+
+    Attributes:
+        source: the earlier campaign that it is from; "" for this one's own.
+        drift: standard deviation, logit, by which all of a source may differ from today.
+    """
 
     depth: int
     group: int
     acceptance: Acceptance
+    source: str = ""
+    drift: float = 0.0
 
 
 def prior(groups: int) -> tuple[Floats, Floats]:
@@ -103,10 +110,14 @@ def block(counted: Sequence[Counted], groups: int) -> Block:
         parts += [np.log(0.02 + accepted_per_draft(parameters, groups, c.depth, c.group))[:, None] for c in in_total]
         return np.hstack(parts) if parts else np.zeros((len(parameters), 0))
 
+    owners = [c for c, values, _ in by_position for _ in values] + in_total
+    drift = np.array([owner.drift for owner in owners], dtype=np.float64)
+    same = np.equal.outer([owner.source for owner in owners], [owner.source for owner in owners])
     return Block(
         function,
         np.array(seen + [value for value, _ in totals], dtype=np.float64),
-        np.diag(np.array(spread + [variance for _, variance in totals], dtype=np.float64)),
+        np.diag(np.array(spread + [variance for _, variance in totals], dtype=np.float64))
+        + same * np.multiply.outer(drift, drift),
     )
 
 

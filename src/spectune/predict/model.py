@@ -17,7 +17,8 @@ import numpy as np
 
 from spectune.predict import acceptance, cost
 from spectune.predict.fit import Block, Floats, Posterior, Prediction, fit, outliers, predict
-from spectune.predict.points import Family, Point, Scatter, Speed
+from spectune.predict.points import UNTOLD_SD, Family, Point, Scatter, Speed
+from spectune.predict.priors import drifted
 
 VERIFY_SD, VERIFY_REACH = 0.012, 0.7
 """Misfit of the verify cost, log speed, and how far it reaches in ln(tokens per pass)."""
@@ -166,7 +167,7 @@ def fit_speed(
     block = Block(
         _Speeds(points, families, groups),
         np.array([speed.log for speed in seen]),
-        misfit(points, points) + _noise(seen, scatter),
+        misfit(points, points) + noise(seen, scatter),
     )
     posterior = fit(mean, sd, [*blocks, block])
     far = outliers(posterior, block)
@@ -179,11 +180,13 @@ def fit_speed(
     return SpeedModel(families, tuple(groups), posterior, tuple(seen), block, strain)
 
 
-def _noise(seen: Sequence[Speed], scatter: Scatter) -> Floats:
+def noise(seen: Sequence[Speed], scatter: Scatter) -> Floats:
+    """Covariance of measured speeds around the true ones of today."""
     trials = [speed.trial for speed in seen]
     together = np.equal.outer(trials, trials)
-    noise: Floats = scatter.deployment * together + scatter.cell * np.eye(len(seen))
-    return noise
+    within = [scatter.cell + (UNTOLD_SD**2 if speed.variance is None else 0.0) for speed in seen]
+    found: Floats = scatter.deployment * together + np.diag(within) + drifted(seen)
+    return found
 
 
 def _counts(

@@ -12,6 +12,7 @@ from spectune.domain.forecast import Forecaster
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
 from spectune.domain.spec import CampaignSpec
+from spectune.domain.workload import LevelKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,30 @@ def by_level(
             best = max(gains, key=lambda name: gains[name].value)
             found.append(AtLevel(users, next(c for c in asked if c.id == best), gains[best]))
     return tuple(found)
+
+
+def gains_by_level(
+    forecaster: Forecaster, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]
+) -> dict[str, tuple[dict[str, Ratio], dict[str, Ratio]]]:
+    """Candidate id -> level -> forecast per-user, and aggregate, speed against the baseline.
+
+    Sampling temperatures count alike; what can't be said is absent.
+    """
+    asked = [history.baseline, *candidates]
+    found: dict[str, tuple[dict[str, Ratio], dict[str, Ratio]]] = {c.id: ({}, {}) for c in asked}
+    goals = [
+        replace(spec.objective, maximise=MetricName.PER_USER_SPEED, weights={}),
+        replace(spec.objective, maximise=MetricName.AGGREGATE_SPEED, weights={}),
+    ]
+    for level in dict.fromkeys(cell.level for cell in spec.cells):
+        rates = (level.value,) if level.kind is LevelKind.RATE else ()
+        workload = replace(spec.workload, concurrency=() if rates else (level.users,), rates=rates)
+        for place, goal in enumerate(goals):
+            here = replace(spec, workload=workload, objective=goal)
+            for name, made in forecaster.forecast(here, history, asked).items():
+                if made.gain is not None:
+                    found[name][place][level.label] = made.gain
+    return found
 
 
 def crossover(levels: Sequence[AtLevel]) -> Crossover:

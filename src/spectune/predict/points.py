@@ -26,6 +26,9 @@ _DEPLOYMENT_SD, _DEPLOYMENT_DF = 0.015, 2.0
 _CELL_SD, _CELL_DF = 0.012, 4.0
 """Scatter of log speed between deployments and between cells of one, before any repeat; worth so many observations."""
 
+UNTOLD_SD = 0.2
+"""What a log speed of which no interval is known is off by: one request, whose speed is that of its text."""
+
 _LEAST_SHARE = 0.01
 _FASTEST = 1e9
 
@@ -58,15 +61,19 @@ class Speed:
     Attributes:
         trial: its number; the cells of a trial share the deviation of its deployment.
         log: natural logarithm of per-user tok/s.
-        variance: of `log` within the window, as its interval tells.
+        variance: of `log` within the window, as its interval tells; None where there is no interval, as of one request.
         wait_s: seconds per token and sequence that aggregate speed loses to prefill and gaps; None where not measured.
+        source: the earlier campaign that it is from; "" for this one's own.
+        drift: standard deviation, log speed, by which it may differ today against others of its source.
     """
 
     point: Point
     trial: int
     log: float
-    variance: float
+    variance: float | None
     wait_s: float | None
+    source: str = ""
+    drift: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +139,9 @@ def _usable(estimate: Estimate | None) -> Estimate | None:
     return estimate if estimate is not None and 1 / _FASTEST < estimate.value < _FASTEST else None
 
 
-def _log_variance(estimate: Estimate) -> float:
+def _log_variance(estimate: Estimate) -> float | None:
     if not (0 < estimate.low <= estimate.high < math.inf) or not 0 < estimate.confidence < 1:
-        return _CELL_SD**2
+        return None
     reach = math.sqrt(2) * float(erfinv(estimate.confidence))
     return float(np.clip((math.log(estimate.high / estimate.low) / 2 / reach) ** 2, 1e-6, 0.25))
 
@@ -189,7 +196,8 @@ def scatter_of(found: Sequence[Speed], candidate_of: Mapping[int, str]) -> Scatt
     Args:
         candidate_of: trial number -> candidate id.
     """
-    told = float(np.mean([speed.variance for speed in found])) if found else _CELL_SD**2
+    variances = [speed.variance for speed in found if speed.variance is not None]
+    told = float(np.mean(variances)) if variances else _CELL_SD**2
     deployment = [_DEPLOYMENT_DF * _DEPLOYMENT_SD**2, _DEPLOYMENT_DF]
     within = [_CELL_DF * told, _CELL_DF]
     for candidate in set(candidate_of.values()):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -10,19 +11,28 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Capacity
 from spectune.domain.history import History
 from spectune.domain.spec import CampaignSpec
+from spectune.domain.trial import Trial
 from spectune.predict.points import capacity_of, family_of
+
+SAME: Final = 0.05
+"""Two campaigns have the same room where it differs by no larger share: free memory at a start does."""
 
 
 def interpolated(spec: CampaignSpec, history: History, candidate: Candidate) -> Capacity | None:
     """Capacity as measured, else read off a straight line through the nearest measured depths of the same method (no
-    speculation being depth 0); None where no trial tells any."""
+    speculation being depth 0); None where no trial tells any.
+
+    An earlier campaign tells where this one does not, if nothing is known to differ and both have the same room at the
+    depths that both have measured.
+    """
     family, depth = family_of(candidate), candidate.speculation.depth
-    known: dict[int, Capacity] = {}
-    for trial in history.finished:
-        same = trial.valid and trial.beside is None and dict(trial.candidate.knobs) == dict(candidate.knobs)
-        own = family_of(trial.candidate)
-        if same and (own == family or own is None):
-            known[trial.candidate.speculation.depth if own else 0] = capacity_of(trial)
+    alone = [trial for trial in history.finished if trial.valid and trial.beside is None]
+    own = _known(alone, candidate)
+    known = own
+    for prior in history.opened.priors:
+        told = {} if prior.differs else _known([kept.as_trial(-1) for kept in prior.trials], candidate)
+        if all(_alike(told[at], own[at]) for at in told.keys() & own.keys()):
+            known = {**told, **known}
     if family is None:
         known = {at: capacity for at, capacity in known.items() if at == 0}
     if depth in known:
@@ -30,6 +40,21 @@ def interpolated(spec: CampaignSpec, history: History, candidate: Candidate) -> 
     running = _line({at: c.max_running for at, c in known.items()}, depth)
     tokens = _line({at: c.kv_tokens for at, c in known.items()}, depth)
     return Capacity(kv_tokens=tokens, max_running=running) if running is not None or tokens is not None else None
+
+
+def _known(trials: Iterable[Trial], candidate: Candidate) -> dict[int, Capacity]:
+    """Depth -> room, of the candidate's family and of no speculation, with the same other settings."""
+    family, known = family_of(candidate), {}
+    for trial in trials:
+        own = family_of(trial.candidate)
+        if dict(trial.candidate.knobs) == dict(candidate.knobs) and (own == family or own is None):
+            known[trial.candidate.speculation.depth if own else 0] = capacity_of(trial)
+    return known
+
+
+def _alike(one: Capacity, other: Capacity) -> bool:
+    pairs = ((one.kv_tokens, other.kv_tokens), (one.max_running, other.max_running))
+    return all(a == b or (a is not None and b is not None and abs(a - b) <= SAME * max(a, b)) for a, b in pairs)
 
 
 def _line(known: Mapping[int, int | None], depth: int) -> int | None:

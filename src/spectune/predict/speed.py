@@ -16,23 +16,10 @@ from spectune.domain.forecast import Forecast
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import Trial
 from spectune.domain.verdict import Decision
-from spectune.predict.acceptance import Counted
+from spectune.predict.evidence import Body, earlier, model_of, own, scatter_among
 from spectune.predict.fit import Floats, Prediction
-from spectune.predict.model import SpeedModel, fit_speed
-from spectune.predict.points import (
-    Family,
-    Point,
-    Speed,
-    batch_in,
-    counts,
-    drafting_share,
-    family_of,
-    group_of,
-    scatter_of,
-    speeds,
-)
+from spectune.predict.points import Point, batch_in, family_of, group_of
 from spectune.predict.room import interpolated
 
 Room = Callable[[CampaignSpec, History, Candidate], Capacity | None]
@@ -44,7 +31,8 @@ class SpeedForecaster:
 
     Trials on two servers at a time are not used: they share the machine. Only candidates whose other knobs equal those
     of measured trials are forecast, and only methods with at least one valid trial; no speculation is forecast as soon
-    as anything was measured. See `predict.model` for the model.
+    as anything was measured. See `predict.model` for the model. Trials of earlier campaigns count as `predict.priors`
+    says; nobody is compared with a candidate that only they have measured.
     """
 
     def __init__(self, room: Room = interpolated) -> None:
@@ -55,14 +43,10 @@ class SpeedForecaster:
         asked = list(candidates)
         for knobs in {tuple(sorted(c.knobs.items())): None for c in asked}:
             alike = [c for c in asked if tuple(sorted(c.knobs.items())) == knobs]
-            trials = [
-                trial
-                for trial in history.finished
-                if trial.valid and trial.beside is None and tuple(sorted(trial.candidate.knobs.items())) == knobs
-            ]
-            seen = speeds(trials)
-            if seen:
-                found |= _Outcome(spec, history, trials, seen, self._room).forecasts(alike)
+            measured = own(history, knobs)
+            bodies = [body for body in (measured, *earlier(spec, history, knobs, measured)) if body.speeds]
+            if bodies:
+                found |= _Outcome(spec, history, measured, bodies, self._room).forecasts(alike)
         return {c.id: found[c.id] for c in asked if c.id in found}
 
 
@@ -79,15 +63,16 @@ class _Outcome:
     """The model of the trials of one set of knobs, and what follows from it."""
 
     def __init__(
-        self, spec: CampaignSpec, history: History, trials: Sequence[Trial], seen: Sequence[Speed], room: Room
+        self, spec: CampaignSpec, history: History, measured: Body, bodies: Sequence[Body], room: Room
     ) -> None:
-        self._spec, self._history, self._trials, self._room = spec, history, trials, room
+        self._spec, self._history, self._trials, self._room = spec, history, measured.trials, room
+        self._earlier = [body for body in bodies if body.source]
         self._waits: dict[str, list[float]] = {}
-        for speed in seen:
-            if speed.wait_s is not None:
-                self._waits.setdefault(speed.point.cell, []).append(speed.wait_s)
-        self._in_flight = {key: cell.measurement.in_flight for trial in trials for key, cell in trial.cells.items()}
-        self._model = _fit(spec, trials, seen)
+        self._in_flight: dict[str, float] = {}
+        for body in bodies:  # this campaign's own first: what it tells of a cell holds
+            self._waits = {**_waits(body), **self._waits}
+            self._in_flight = {**_in_flight(body), **self._in_flight}
+        self._model = model_of(spec, bodies, scatter_among(measured))
 
     def forecasts(self, candidates: Sequence[Candidate]) -> Mapping[str, Forecast]:
         measured = {trial.candidate.id: trial.candidate for trial in self._trials}
@@ -106,11 +91,15 @@ class _Outcome:
             candidate = known[name]
             cells = self._cells(name, targets, prediction)
             if cells:
-                gain = scores.ratio(name, self._history.baseline.id, len(self._trials))
-                lead = scores.ratio(name, leader, len(self._trials)) if leader else None
-                basis = self._basis(candidate)
-                made[name] = Forecast(candidate, cells, rooms[name], basis, gain, lead, leader if lead else "")
+                gain = scores.ratio(name, self._history.baseline.id, self._count)
+                lead = scores.ratio(name, leader, self._count) if leader else None
+                basis, behind = self._basis(candidate), self._count - len(self._trials)
+                made[name] = Forecast(candidate, cells, rooms[name], basis, gain, lead, leader if lead else "", behind)
         return made
+
+    @property
+    def _count(self) -> int:
+        return len(self._trials) + sum(len(body.trials) for body in self._earlier)
 
     def _knows(self, candidate: Candidate) -> bool:
         family = family_of(candidate)
@@ -145,7 +134,7 @@ class _Outcome:
         self, name: str, targets: Sequence[_Target], prediction: Prediction
     ) -> Mapping[str, Mapping[MetricName, Estimate]]:
         found: dict[str, Mapping[MetricName, Estimate]] = {}
-        n, confidence = len(self._trials), self._spec.objective.confidence
+        n, confidence = self._count, self._spec.objective.confidence
         for i, target in enumerate(targets):
             if target.candidate != name:
                 continue
@@ -159,9 +148,10 @@ class _Outcome:
     def _basis(self, candidate: Candidate) -> str:
         family = family_of(candidate)
         same = sum(family_of(trial.candidate) == family for trial in self._trials)
-        own = f"{same} of {candidate.speculation.method.value}" if family else f"{same} without drafts"
+        alike = f"{same} of {candidate.speculation.method.value}" if family else f"{same} without drafts"
         trials = "1 trial" if len(self._trials) == 1 else f"{len(self._trials)} trials"
-        return f"{trials}, {own}"
+        campaigns = ", ".join(f"{len(body.trials)} of campaign {body.source}" for body in self._earlier)
+        return f"{trials}, {alike}" + (f"; earlier: {campaigns}" if campaigns else "")
 
 
 class _Scores:
@@ -212,17 +202,17 @@ def _estimate(log: float, sd: float, n: int, confidence: float) -> Estimate:
     return Estimate(_exp(log), _exp(log - reach), _exp(log + reach), n, confidence)
 
 
-def _fit(spec: CampaignSpec, trials: Sequence[Trial], seen: Sequence[Speed]) -> SpeedModel:
-    names: dict[Family, None] = {s.point.family: None for s in seen if s.point.family is not None}
-    families = {family: drafting_share(family, trials) for family in names}
-    groups = tuple(dict.fromkeys([*(group_of(cell) for cell in spec.cells), *(s.point.group for s in seen)]))
-    counted = [
-        (family, Counted(depth, groups.index(group), acceptance))
-        for family, depth, group, acceptance in counts(trials)
-        if family in families and group in groups
-    ]
-    scatter = scatter_of(seen, {trial.number: trial.candidate.id for trial in trials})
-    return fit_speed(seen, counted, families, groups, scatter)
+def _waits(body: Body) -> dict[str, list[float]]:
+    """Cell key -> seconds a token waits, of each speed that tells."""
+    found: dict[str, list[float]] = {}
+    for speed in body.speeds:
+        if speed.wait_s is not None:
+            found.setdefault(speed.point.cell, []).append(speed.wait_s)
+    return found
+
+
+def _in_flight(body: Body) -> dict[str, float]:
+    return {key: cell.measurement.in_flight for trial in body.trials for key, cell in trial.cells.items()}
 
 
 def _broke(history: History, name: str) -> bool:

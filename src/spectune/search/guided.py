@@ -5,6 +5,9 @@ one trial. So after two baselines, and whatever the campaign file names, each me
 candidate with the largest expected improvement over the best so far is tried, and the forecast made again, until
 nothing left can gain what a change must bring. Other settings follow one at a time on the best, and the finalist is
 confirmed interleaved with the baseline.
+
+Where earlier campaigns let forecast a method that this one has not measured yet, its first depth is the most promising
+one, and once a trial of this campaign has borne out what they let expect, a method that can't win is left out unseen.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from spectune.domain.spec import CampaignSpec, SpeculationSpace
 from spectune.domain.trial import Purpose, Trial, TrialState
 from spectune.domain.verdict import Decision, Verdict
 from spectune.search.bracket import confirmation, confirming, finalist, opening, scores
-from spectune.search.prospects import Prospect, hopeless, in_words, ranked
+from spectune.search.prospects import Prospect, hopeless, in_words, prospect, ranked
 from spectune.search.scheduled import scheduled
 from spectune.search.spending import affordable, anchor
 from spectune.search.staged import at_depth, spelled_out
@@ -132,12 +135,8 @@ class _Outlook:
 
     def _open(self) -> list[Candidate]:
         """Untried candidates of methods already measured that no constraint rules out."""
-        return [
-            candidate
-            for (_, candidates), begun in zip(self.untried, self.begun, strict=True)
-            for candidate in candidates
-            if begun and not self._hopeless(candidate)
-        ]
+        rows = zip(self.untried, self.begun, strict=True)
+        return [c for (_, candidates), begun in rows if begun for c in self._possible(candidates)]
 
     def _hopeless(self, candidate: Candidate) -> str:
         forecast = self.found.get(candidate.id)
@@ -150,24 +149,49 @@ class _Outlook:
         return Proposal(left, Purpose.EXPLORE, "named in the campaign file") if left is not None else None
 
     def _first_depth(self) -> Proposal | None:
-        for (space, candidates), begun in zip(self.untried, self.begun, strict=True):
-            if candidates and not begun:
+        """The first trial of a method: of those with a forecast the most promising, else in the order of the file."""
+        new = [row for row, begun in zip(self.untried, self.begun, strict=True) if row[1] and not begun]
+        hoped = ranked(self.found, [c for _, candidates in new for c in self._possible(candidates)])
+        first = next((one for one in hoped if not self._is_proven or self._can_win(one)), None)
+        if first is not None:
+            return self._promised(first)
+        for space, candidates in new:
+            if not self._is_foreseen(candidates):
                 candidate = telling(candidates)
                 name = space.method.value
                 why = f"{name}: the depth of {_depths(candidates)} that tells most about the others"
                 return Proposal(candidate, Purpose.EXPLORE, why if len(candidates) > 1 else f"{name}: its only depth")
         return None
 
+    @property
+    def _is_proven(self) -> bool:
+        """Whether earlier campaigns stood the test of this one: a speculation measured here is as they let expect.
+        Forecasters do without those that are not."""
+        tried = (t.candidate for t in self.history.finished if t.valid and t.purpose is Purpose.EXPLORE)
+        return any(candidate.speculation.depth > 0 and candidate.id in self.found for candidate in tried)
+
+    def _is_foreseen(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether earlier campaigns tell that no depth of a method can win."""
+        return self._is_proven and all(
+            c.id in self.found and (self._hopeless(c) or prospect(self.found[c.id]) is not None) for c in candidates
+        )
+
+    def _possible(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return [candidate for candidate in candidates if not self._hopeless(candidate)]
+
+    def _can_win(self, hoped: Prospect) -> bool:
+        goal = self.spec.objective
+        return hoped.possible(goal.confidence) >= goal.min_gain
+
+    def _promised(self, hoped: Prospect) -> Proposal:
+        words = in_words(self.spec, hoped, self._baseline, self._name(hoped.forecast.leader))
+        return Proposal(hoped.candidate, Purpose.EXPLORE, f"{hoped.candidate.label}: {words}")
+
     def prospects(self) -> list[Prospect]:
         return ranked(self.found, self._open())
 
     def _promising(self) -> Proposal | None:
-        goal = self.spec.objective
-        for prospect in self.prospects():
-            if prospect.possible(goal.confidence) >= goal.min_gain:
-                words = in_words(self.spec, prospect, self._baseline, self._name(prospect.forecast.leader))
-                return Proposal(prospect.candidate, Purpose.EXPLORE, f"{prospect.candidate.label}: {words}")
-        return None
+        return next((self._promised(hoped) for hoped in self.prospects() if self._can_win(hoped)), None)
 
     def _unknown(self) -> Proposal | None:
         """A candidate about which nothing can be forecast although its method was measured."""
@@ -210,7 +234,7 @@ class _Outlook:
         parts = [f"the budget ended before {step.candidate.label} could be tried" if step else "nothing left can win"]
         if not left:
             return "everything worth trying was tried" if step is None else parts[0]
-        shown = self.prospects()
+        shown = ranked(self.found, self._possible(left))
         if shown:
             confidence = self.spec.objective.confidence
             most = max(shown, key=lambda prospect: prospect.possible(confidence))
