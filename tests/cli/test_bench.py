@@ -32,6 +32,7 @@ class Served:
         self.bodies: list[dict[str, object]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.delay_s = 0.0
         served = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,6 +50,7 @@ class Served:
                 served.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 served.headers.append(dict(self.headers.items()))
                 served.paths.append(self.path)
+                time.sleep(served.delay_s)
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.send_header("Connection", "close")
@@ -205,7 +207,7 @@ WRONG = {
     "flattery as csv": (["http://x", "--compare-workloads", "--format", "csv"], "no form csv"),
     "flattery of a trace": (["http://x", "--compare-workloads", "--arrival", "trace"], "no recorded times"),
     "no place to save": (["http://x", "--save", "/nowhere/run.json"], "no place for a file"),
-    "no workload": (["http://x", "--prompts", "buildin"], "no file"),
+    "no workload": (["http://x", "--prompts", "buildin"], "--prompts: no file"),
 }
 
 

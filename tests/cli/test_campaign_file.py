@@ -37,6 +37,10 @@ WRONG = [
     ("", "found nothing"),
     ("a: [\n", "c.yaml: not valid YAML: line 2"),
     ("name: x\nworkload:\n  temperatures: [hot]\n", "line 3: 'workload.temperatures[0]' should be a valid number"),
+    (
+        "name: x\nworkload:\n  temperatures: hot\n",
+        "line 3: 'workload.temperatures' should be a list, such as [0, 0.7] (numbers), found 'hot'",
+    ),
     ("name: x\nworkload:\n  temperatures: []\n", "'workload.temperatures' should have at least 1 item"),
     ("name: x\nobjective: {maximise: per_user_toks}\n", "did you mean 'per_user_tok_s'?"),
     ("name: x\nbudget:\n  minutes: -3\n", "line 3: 'budget.minutes' should be greater than 0, found -3"),

@@ -210,3 +210,9 @@ def test_lateness_is_doubted_where_it_could_move_what_is_reported(
     found = {doubt.name: doubt.message for doubt in doubts(replace(FINE, metrics=metrics, lag_s=lag_s))}
     assert ("client-late" in found) == (moved is not None)
     assert moved is None or moved in found["client-late"]
+
+
+def test_advice_on_more_seconds_names_the_option_and_the_key() -> None:
+    advice = next(doubt.advice for doubt in doubts(replace(FINE, kept=KEPT[:1])) if doubt.name == "few-requests")
+    assert "--seconds" in advice
+    assert "budget.cell_seconds" in advice

@@ -74,6 +74,21 @@ def test_the_frontier_names_what_is_not_dominated() -> None:
     assert len(open_marks) == sum(point.dominated for point in DATA.frontier if point.cell in keys)
 
 
+@pytest.mark.parametrize("name", sorted(sample.HISTORIES))
+def test_no_name_of_the_frontier_is_cut_off_at_the_top(name: str) -> None:
+    data = build(sample.HISTORIES[name](), "c1")
+    for temperature in data.temperatures:
+        chart = frontier_chart(data, temperature)
+        if chart is None:
+            continue
+        layout = json.loads(json.dumps(chart.figure))["layout"]
+        low, high = layout["yaxis"]["range"]
+        plot_px = layout["height"] - layout["margin"]["t"] - layout["margin"]["b"]
+        for note in layout["annotations"]:
+            if note["showarrow"]:
+                assert (high - note["ay"]) / (high - low) * plot_px >= 9, note["text"]  # half a line of 12 px
+
+
 def test_colours_are_distinct_and_the_baseline_is_neutral() -> None:
     chosen = shades(DATA.candidates)
     assert chosen[sample.BASE.id] == BASELINE

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from spectune.report.data import build
 from spectune.report.markdown import block, code, render_markdown, table, text
+from spectune.report.model import Setting
 from tests.report import sample
 
 
@@ -23,6 +25,20 @@ def test_it_says_what_the_page_says() -> None:
     for part in ("# Use draft k=3", "--spec-draft-n-max 3", "**draft k=3**", "≈ draft k=4", "INCONCLUSIVE", "INVALID"):
         assert part in page
     assert page.count("### Trial ") == 12
+
+
+def test_a_setting_that_stays_is_listed_once() -> None:
+    data = build(sample.decided(), "c1")
+    first, second, *rest = (trial for trial in data.trials if trial.command)
+    many = tuple(Setting(f"flag-{number}", number, "log") for number in range(100))
+    now = (*many[:99], Setting("flag-99", 7, "log"), Setting("flag-100", 1, "log"))
+    others = tuple(replace(trial, settings=()) for trial in rest)
+    trials = (replace(first, settings=many), replace(second, settings=now), *others)
+    page = render_markdown(replace(data, trials=trials))
+    assert page.count("- flag-42 = ") == 1
+    assert page.count("- flag-99 = ") == 2
+    assert "- flag-100 = `1`" in page
+    assert f"- 99 more settings as in trial {first.number}" in page
 
 
 def test_hostile_text_is_no_markup() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from spectune.report.data import build
+from spectune.report.model import Interval
 from spectune.report.terminal import terminal_report
 from tests.report import sample
 
@@ -38,6 +40,20 @@ def test_the_answer_and_its_doubts_are_there(width: int) -> None:
     ):
         assert part.replace("\u00a0", " ") in text.replace("\u00a0", " ")
     assert "50.1 ±" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 110, 120, 130, 160])
+def test_a_gain_is_never_broken_in_two(width: int) -> None:
+    data = build(sample.decided(), "c1")
+    wide = Interval(2.24, 2.01, 2.47, 6, 0.95)
+    best = tuple(replace(row, is_baseline=False, ratio=wide) for row in data.best)
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(terminal_report(replace(data, best=best)))
+    text = out.getvalue()
+    assert "+101" in text
+    for line in text.splitlines():
+        for part in line.split("+101")[1:]:
+            assert part.startswith(" to +147\u00a0%"), line
 
 
 def test_markup_in_text_is_shown_not_obeyed() -> None:

@@ -8,8 +8,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from spectune.assemble.clock import SystemClock
 from spectune.cli.main import app
-from spectune.domain.errors import InputError, LedgerError, SpectuneError
+from spectune.domain.errors import CommandFailed, InputError, SpectuneError
+from spectune.domain.hosts import Ran
+from spectune.hosts.local import Local
+from spectune.systemd.unit import ManagedUnit
 
 
 @pytest.mark.parametrize(
@@ -33,7 +37,7 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[st
     service = {"engine": "sglang", "unit": "llm.service", "model": "/m"}
     Path("unit.yaml").write_text(yaml.safe_dump({"name": "c", "service": service}))
     error = CliRunner().invoke(app, words).exception
-    assert isinstance(error, InputError | LedgerError)
+    assert isinstance(error, InputError)
     assert message in error.message
 
 
@@ -41,3 +45,26 @@ def test_a_machine_without_systemd_says_so() -> None:
     error = CliRunner().invoke(app, ["status", "--unit", "llm.service"]).exception
     assert isinstance(error, SpectuneError)
     assert "llm.service" in error.message
+    assert error.advice
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Failed to connect to bus: Host is down",
+        "Failed to connect to system scope bus via local transport: No such file or directory",
+        "System has not been booted with systemd as init system (PID 1). Can't operate.",
+    ],
+)
+def test_a_host_without_systemd_gets_advice(said: str) -> None:
+    class Without(Local):
+        def run(self, *words: object, **more: object) -> Ran:
+            return Ran(1, b"", said.encode(), 0.1)
+
+    host = Without(SystemClock())
+    with pytest.raises(CommandFailed, match="systemd does not run there") as caught:
+        ManagedUnit(host, "llm", SystemClock(), "box").show()
+    assert "--remote" in caught.value.advice
+    with pytest.raises(CommandFailed, match="no service manager") as caught:
+        ManagedUnit(host, "llm", SystemClock(), "box", user=True).show()
+    assert "enable-linger" in caught.value.advice

@@ -19,7 +19,7 @@ from spectune.domain.bench_run import BenchRun
 from spectune.domain.candidate import Candidate, Method, Speculation
 from spectune.domain.deployment import Counters, Evidence, Launch, ListenerOwner, Page, Seen, Service
 from spectune.domain.errors import HostError, InputError
-from spectune.domain.finding import Verification
+from spectune.domain.finding import Answer, Finding, Status, Verification
 from spectune.domain.measurement import Slo
 from spectune.domain.ports import Engine, Limits, PromptSource, Target
 from spectune.domain.redaction import redact_text
@@ -27,6 +27,7 @@ from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, Sampling
 from spectune.load.body import Api
 from spectune.load.options import Options
+from spectune.load.wire import Timeouts
 from spectune.verify import gate
 from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.workload import WithNonce
@@ -38,6 +39,9 @@ NEEDS_OUR_PROCESS = frozenset(
     {"listener-is-ours", "process-alive", "started-after-deploy", "settings-effective", "answers"}
 )
 """Checks that only make sense for a server that spectune has started itself."""
+
+NEEDS_LOG = frozenset({"adjustments-allowed", "output-valid", "new-warnings"})
+"""Checks that look into the server's log, which nobody but its owner has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +240,42 @@ def bench(
                 listener.measured(measure(cell, fresh, lane, len(cells) + 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found about a running server.
+
+    Attributes:
+        findings: in the order of the checks.
+        not_asked: checks that could not be made, since they need the server's log and none was given.
+    """
+
+    findings: tuple[Finding, ...]
+    not_asked: tuple[str, ...] = ()
+
+
 def verify(
-    endpoint: Endpoint, method: Method | None, depth: int, prompts: PromptSource, progress: Callable[[str], None]
-) -> Verification:
+    endpoint: Endpoint,
+    method: Method | None,
+    depth: int,
+    prompts: PromptSource,
+    progress: Callable[[str], None],
+    log: str | None = None,
+) -> Verified:
     """Checks a running server: what it says of itself, whether it answers, whether it drafts under a short load.
+
+    Without its log, what only the log can tell is not asked. A server that leaves a probe unanswered until the time is
+    up is not loaded.
 
     Args:
         method, depth: the speculation that should be live; None takes what the server says and checks the rest.
+        log: what the server has written since its start; None where nobody knows.
     """
-    seen = endpoint.seen()
+
+    def look() -> Observed:
+        evidence = replace(endpoint.evidence(), log=log or "")
+        return Observed(evidence, endpoint.engine.read(evidence) if endpoint.engine else Seen())
+
+    seen = look().seen
     method = method or seen.method or Method.NONE
     depth = depth or seen.depth or (0 if method is Method.NONE else 1)
     candidate = Candidate(Speculation(method, depth))
@@ -254,14 +285,36 @@ def verify(
     asked = Asked(service, candidate, candidate, launch, (cell,), 0.0)
     fresh = WithNonce(prompts, os.urandom(4).hex())
     load = here().generator(_options(endpoint))
-    progress("asking for greedy answers")
-    answers = load.ask(endpoint.target(), islice(fresh.deal(0, 2), _PROBES), concurrency=1)
+    answers: list[Answer] = []
+    for number, prompt in enumerate(islice(fresh.deal(0, 2), _PROBES), start=1):
+        progress(f"probe {number} of {_PROBES}, which has {Timeouts().first_byte_s:g} s for its first token")
+        answers += load.ask(endpoint.target(), (prompt,), concurrency=1)
+        if _timed_out(answers[-1]):
+            return _of_others(gate.before_measuring(asked, look(), (ProbeAnswers(tuple(answers)),)), log)
+    progress("a short load")
     measured = load.measure(endpoint.target(), cell, fresh.deal(1, 2), Limits(5.0, 0.05), progress)
-    observed = Observed(endpoint.evidence(), endpoint.seen())
-    found = gate.before_measuring(asked, observed, (ProbeAnswers(answers),)) + gate.after_measuring(
+    observed = look()
+    found = gate.before_measuring(asked, observed, (ProbeAnswers(tuple(answers)),)) + gate.after_measuring(
         asked, observed, {cell.key: measured}
     )
-    return Verification(tuple(finding for finding in found.findings if finding.check not in NEEDS_OUR_PROCESS))
+    return _of_others(found, log)
+
+
+def _timed_out(answer: Answer) -> bool:
+    return answer.error.startswith("timeout-")
+
+
+def _of_others(found: Verification, log: str | None) -> Verified:
+    """What can be asked of a server that others have started. What its pages betray counts without a log, too."""
+
+    def needs_more(finding: Finding) -> bool:
+        return log is None and finding.check in NEEDS_LOG and finding.status is Status.UNKNOWN
+
+    asked = [finding for finding in found.findings if finding.check not in NEEDS_OUR_PROCESS]
+    return Verified(
+        tuple(finding for finding in asked if not needs_more(finding)),
+        tuple(finding.check for finding in asked if needs_more(finding)),
+    )
 
 
 def _options(endpoint: Endpoint, what: Bench | None = None) -> Options:

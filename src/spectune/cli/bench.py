@@ -17,8 +17,9 @@ from spectune.cli.bench_files import write_run
 from spectune.cli.bench_live import LiveBench
 from spectune.cli.exits import ExitCode
 from spectune.cli.inspect import Json
+from spectune.cli.places import check_file
 from spectune.cli.screen import messages, results
-from spectune.cli.server import Key, MeasureFrom, Model, Url
+from spectune.cli.server import Key, MeasureFrom, Model, Url, prompt_source
 from spectune.domain.bench_run import BenchRun
 from spectune.domain.errors import InputError
 from spectune.domain.trial import MeasuredCell
@@ -51,7 +52,9 @@ def bench(
     url: Url,
     concurrency: Annotated[
         str | None,
-        typer.Option(help="Levels: requests in flight, separated by commas.", show_default=bench_options.DEFAULT_USERS),
+        typer.Option(
+            help=f"Levels: requests in flight, separated by commas; by default {bench_options.DEFAULT_USERS}."
+        ),
     ] = None,
     rates: Annotated[str | None, typer.Option(help="Levels: requests per second, separated by commas.")] = None,
     arrival: Annotated[Arrival, typer.Option(help="How requests arrive at --rates.")] = Arrival.POISSON,
@@ -114,8 +117,8 @@ def bench(
     )
     _check(what.levels, compare_workloads, save)
     place = bench_options.origin(measure_from, remote)
-    source = assemble.prompt_source(prompts, max_tokens)
-    flattering_source = assemble.prompt_source(FLATTERING, max_tokens) if compare_workloads else None
+    source = prompt_source(prompts, max_tokens)
+    flattering_source = prompt_source(FLATTERING, max_tokens) if compare_workloads else None
     sent = bench_options.headers(header or ())
     measured: list[MeasuredCell] = []
     flattering: list[MeasuredCell] = []
@@ -177,8 +180,8 @@ def _check(levels: Sequence[Level], compare_workloads: bool, save: Path | None) 
             "--compare-workloads: the flattering prompts have no recorded times",
             "Use --concurrency, or other arrivals.",
         )
-    if save and (save.is_dir() or not save.absolute().parent.is_dir()):
-        raise InputError(f"--save: {save} is no place for a file", "Name a file in a folder that is there.")
+    if save:
+        check_file(save, "--save")
 
 
 def _show(form: Format, run: BenchRun, measured: Sequence[MeasuredCell], records: bool) -> None:

@@ -23,6 +23,14 @@ from spectune.domain.workload import source_with_paths
 _ADAPTER: TypeAdapter[CampaignSpec] = TypeAdapter(CampaignSpec)
 
 _Path = tuple[str | int, ...]
+_LISTS: Mapping[str | int, str] = {
+    "temperatures": "[0, 0.7] (numbers)",
+    "concurrency": "[1, 4, 16] (requests in flight)",
+    "rates": "[2, 8] (requests per second)",
+    "depths": "[1, 3, 5] (tokens)",
+    "domains": "[code_edit, chat] (names)",
+}
+"""What lists look like, by their key."""
 _Drafting = TypeVar("_Drafting", SpeculationSpace, CandidateSpec)
 
 
@@ -140,6 +148,8 @@ def _problem(path: _Path, item: Any) -> str:
         close = difflib.get_close_matches(str(item["input"]), words, n=1)
         hint = f"; did you mean '{close[0]}'?" if close else ""
         return f"'{dotted}' should be one of {', '.join(words)}, found {_shown(item['input'])}{hint}"
+    if item["type"] in {"tuple_type", "list_type"}:
+        return f"'{dotted}' should be a list, such as {_LISTS.get(path[-1], '[...]')}, found {_shown(item['input'])}"
     message = re.sub(r"^(Input|Value|String|Tuple|Dictionary|Mapping) ", "", str(item["msg"])).split(
         " after validation"
     )[0]

@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 
 from spectune import assemble
-from spectune.cli.screen import print_json, results
+from spectune.cli.places import check_file
+from spectune.cli.screen import messages, print_json, results
 from spectune.domain.errors import HostError
 from spectune.report import ReportData, build, render_csv, render_html, render_json, render_markdown, terminal_report
 
@@ -31,13 +32,20 @@ def list_campaigns(directory: Directory = Path("spectune-runs"), as_json: Json =
     """List the campaigns in the ledger, newest first."""
     with assemble.readable(directory) as ledger:
         rows = ledger.campaigns()
+        running = assemble.running(directory, ledger)
     if as_json:
-        print_json([{name: getattr(row, name) for name in row.__slots__} for row in rows])
+        print_json(
+            [{name: getattr(row, name) for name in row.__slots__} | {"running": row.id == running} for row in rows]
+        )
+        return
+    if not rows:
+        messages().print("no campaign yet; spectune run and spectune demo run one", highlight=False)
         return
     table = Table("campaign", "begun", "trials", "state", "winner", box=None, pad_edge=False)
     for row in rows:
         begun = datetime.fromtimestamp(row.opened_at).astimezone().strftime("%Y-%m-%d %H:%M")
-        table.add_row(row.id, begun, str(row.trials), "ended" if row.ended else "interrupted or running", row.winner)
+        state = "ended" if row.ended else "running" if row.id == running else "interrupted"
+        table.add_row(row.id, begun, str(row.trials), state, row.winner)
     results().print(table)
 
 
@@ -54,12 +62,21 @@ def report(
     which: Which = None,
     directory: Directory = Path("spectune-runs"),
     form: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.HTML,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write; '-' is standard output.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="File to write; '-' is standard output. By default html goes to DIR/CAMPAIGN.html, and md, json and "
+            "csv to standard output.",
+        ),
+    ] = None,
 ) -> None:
     """Write a campaign's report: HTML, Markdown, JSON or CSV.
 
-    The HTML is one file that needs no network.
+    The HTML is one file that needs no network; its path is printed. The others are printed, unless --out names a file.
     """
+    if out is not None and str(out) != "-":
+        check_file(out, "--out")
     data = _data(which, directory)
     if form is Format.HTML and (out is None or str(out) != "-"):
         typer.echo(write_html(data, out or directory / f"{data.campaign}.html"))
@@ -89,7 +106,6 @@ def write_html(data: ReportData, path: Path) -> Path:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HostError(

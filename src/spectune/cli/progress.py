@@ -99,7 +99,10 @@ class ConsoleObserver:
             self._live.update(f"trial {trial}  {escape(text)}  [dim]{spent:.1f} of at most {self._minutes:g} min[/dim]")
 
     def _resumed(self, event: CampaignResumed, history: History) -> None:
-        self._print(f"Going on after trial {len(history.finished)} of an interrupted run.")
+        done = len(history.finished)
+        of = "an interrupted run"
+        where = f"after trial {done} of {of}" if done else f"with {of}; no trial of it had ended"
+        self._print(f"Going on {where}.")
         for name in event.cleaned:
             self._print(f"  ended a server that it left behind: {escape(name)}", "yellow")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from spectune.domain.errors import EngineFailure, SpectuneError
@@ -42,6 +44,38 @@ def print_error(error: SpectuneError) -> None:
     if isinstance(error, EngineFailure) and error.log_tail:
         console.print("the end of the server's log:", style="dim")
         console.print(error.log_tail.strip(), style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def working(text: str, every_s: float = _PLAIN_PROGRESS_S) -> Iterator[Callable[[str], None]]:
+    """Shows what is done at the moment, told by calls: a live line on terminals, elsewhere a line now and then.
+
+    The lines come from a thread of their own, as what is waited for may tell nothing for minutes.
+    """
+    console = messages()
+    if console.is_terminal:
+        with console.status(escape(text), spinner="dots") as status:
+            yield lambda news: status.update(escape(f"{text}: {news}"))
+        return
+    latest, done, began = "", threading.Event(), time.monotonic()
+
+    def hear(news: str) -> None:
+        nonlocal latest
+        latest = f": {news}"
+
+    def tell() -> None:
+        while not done.wait(every_s):
+            spent = f"  after {time.monotonic() - began:.0f} s"
+            console.print(text + latest + spent, markup=False, highlight=False, soft_wrap=True)
+
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield hear
+    finally:
+        done.set()
+        thread.join()
 
 
 class Preparing:

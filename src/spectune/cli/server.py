@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +12,11 @@ from rich.markup import escape
 from spectune import assemble
 from spectune.cli.exits import ExitCode
 from spectune.cli.inspect import Json
-from spectune.cli.screen import messages, print_json, results
+from spectune.cli.screen import messages, print_json, results, working
 from spectune.domain.candidate import Method
 from spectune.domain.errors import InputError
 from spectune.domain.finding import Finding, Status
+from spectune.domain.ports import PromptSource
 
 Url = Annotated[str, typer.Argument(help="Base URL of the server: http://host:8000")]
 Model = Annotated[str | None, typer.Option(help="Model name to send; by default the only one served.")]
@@ -59,6 +59,15 @@ def verify(
         typer.Option(min=0, max=5, help="With --against: of sampled answers; by default each server's own."),
     ] = None,
     prompts: Prompts = "builtin",
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            help="What the server has written since its start, for the checks that need it; of a unit: "
+            "journalctl -u UNIT -o cat --since START > FILE.",
+            metavar="FILE",
+        ),
+    ] = None,
     model: Model = None,
     api_key: Key = None,
     as_json: Json = False,
@@ -68,14 +77,20 @@ def verify(
     Right model, speculation live and drafting under load, answers sound. With --against only the answers are compared:
     greedy ones, alone and in company, and how the first words of sampled ones are distributed.
 
-    Exits with 0 when every check is ok, 1 when something could not be told, 3 when a check is violated.
+    Exits with 0 when every check is ok, 1 when something could not be told, 3 when a check is violated. Checks that
+    need the server's log are not made without --log, and named at the end.
     """
     what = _comparison(against, probes, sampled, temperature)
+    if against is not None and log is not None:
+        raise InputError("--log says nothing with --against: only answers are compared", "Leave one of them out.")
+    written = None if log is None else _read(log)
+    source = prompt_source(prompts, 64)
     endpoint = assemble.look(url, model, api_key)
-    with _status(f"checking {endpoint.model_id}") as progress:
-        source = assemble.prompt_source(prompts, 64)
+    not_asked: tuple[str, ...] = ()
+    with working(f"checking {endpoint.model_id}") as progress:
         if against is None:
-            findings = assemble.verify(endpoint, method, depth, source, progress).findings
+            found = assemble.verify(endpoint, method, depth, source, progress, written)
+            findings, not_asked = found.findings, found.not_asked
         else:
             reference = assemble.look(against, None, api_key)
             findings = assemble.against(endpoint, reference, source, progress, what).findings
@@ -83,6 +98,12 @@ def verify(
         print_json([asdict(finding) for finding in findings])
     else:
         _print_findings(findings)
+    if not_asked:
+        console = messages() if as_json else results()
+        console.print(
+            f"not checked without a log: {', '.join(not_asked)}; --log FILE checks them",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
     statuses = {finding.status for finding in findings}
     if Status.VIOLATED in statuses:
         raise typer.Exit(ExitCode.FAILED)
@@ -122,12 +143,26 @@ def _print_findings(findings: tuple[Finding, ...]) -> None:
                 console.print(f"{'':<35}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def _status(text: str) -> Iterator[Callable[[str], None]]:
-    """A live line on terminals, silence elsewhere."""
-    console = messages()
-    if not console.is_terminal:
-        yield lambda news: None
-        return
-    with console.status(text, spinner="dots") as status:
-        yield lambda news: status.update(escape(f"{text}: {news}"))
+def prompt_source(words: str, max_tokens: int | None) -> PromptSource:
+    """The prompts that an option asks for.
+
+    Raises:
+        InputError: there are none; it names the option.
+    """
+    try:
+        return assemble.prompt_source(words, max_tokens)
+    except InputError as error:
+        raise InputError(error.message.replace("workload.source", "--prompts"), error.advice) from error
+
+
+def _read(log: Path) -> str:
+    """Raises InputError where it can't be read, or holds nothing to look at."""
+    try:
+        text = log.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(
+            f"--log: cannot read {log}: {error.strerror}", "Name the file that the server writes."
+        ) from error
+    if not text.strip():
+        raise InputError(f"--log: {log} is empty", "Give what the server has written since its start.")
+    return text

@@ -43,6 +43,7 @@ def promote(
     edit_unit: EditUnit = None,
     words: Words = "",
     yes: Yes = False,
+    as_json: Json = False,
 ) -> None:
     """Write a campaign's winner into the real service.
 
@@ -53,10 +54,10 @@ def promote(
 
     def confirm(diff: str) -> bool:
         nonlocal asked
-        typer.echo(diff, nl=False)
+        typer.echo(diff, nl=False, err=as_json)
         if yes or not sys.stdin.isatty():
             return True
-        asked = not typer.confirm("Write this and restart the service?")
+        asked = not typer.confirm("Write this and restart the service?", err=as_json)
         return not asked
 
     with assemble.writable(directory, only_there=True) as ledger:
@@ -64,10 +65,28 @@ def promote(
         done = assemble.promote(
             campaign_id, history, candidate, words, password(), say, silent, confirm, ledger, edit_unit
         )
+    service = history.opened.spec.service
+    undo = f"spectune rollback --unit {service.unit}" + (f" --remote {service.remote}" if service.remote else "")
+    said = "nothing was changed" if asked else "it is promoted already; nothing was changed"
     if done is not None:
-        typer.echo(f"promoted {done.winner.label} of {campaign_id}; undo it with: spectune rollback")
+        said = f"promoted {done.winner.label} of {campaign_id} into {done.file}; undo it with: {undo}"
+    if as_json:
+        print_json(
+            {
+                "promoted": done is not None,
+                "words": said,
+                "campaign": campaign_id,
+                "candidate": done.winner.candidate if done else None,
+                "label": done.winner.label if done else None,
+                "unit": service.unit,
+                "remote": service.remote,
+                "file": done.file if done else None,
+                "number": done.number if done else None,
+                "undo": undo if done else None,
+            }
+        )
     else:
-        typer.echo("nothing was changed" if asked else "it is promoted already; nothing was changed")
+        typer.echo(said)
 
 
 def rollback(
@@ -77,17 +96,35 @@ def rollback(
     busy_too: Annotated[
         bool, typer.Option("--force", help="At once, however busy the service is; its requests are cut off.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Put a service back: after a run that was cut off, else as it was before the last promotion."""
     undone = assemble.rollback(remote, unit, password(), say, busy_too)
-    typer.echo(undone.words)
-    if undone.promotion is None:
+    promotion = undone.promotion
+    if as_json:
+        print_json(
+            {
+                "undone": "promotion" if promotion else "what was cut off",
+                "words": undone.words,
+                "campaign": promotion.winner.campaign if promotion else None,
+                "candidate": promotion.winner.candidate if promotion else None,
+                "label": promotion.winner.label if promotion else None,
+                "unit": unit,
+                "remote": remote,
+                "file": promotion.file if promotion else None,
+                "number": promotion.number if promotion else None,
+                "again": f"spectune promote {promotion.winner.campaign}" if promotion else None,
+            }
+        )
+    else:
+        typer.echo(undone.words)
+    if promotion is None:
         return
     try:
         with assemble.writable(directory, only_there=True) as ledger:
-            assemble.record_rollback(ledger, remote, unit, undone.promotion)
-    except LedgerError as error:
-        say(f"not written into the ledger of {undone.promotion.winner.campaign}: {error.message}")
+            assemble.record_rollback(ledger, remote, unit, promotion)
+    except (InputError, LedgerError) as error:
+        say(f"not written into the ledger of {promotion.winner.campaign}: {error.message}")
 
 
 def status(
@@ -123,7 +160,7 @@ def _in_service(directory: Path) -> tuple[tuple[str, Promoted | RolledBack], ...
     try:
         with assemble.readable(directory) as ledger:
             return ledger.in_service()
-    except LedgerError:
+    except (InputError, LedgerError):
         return ()
 
 

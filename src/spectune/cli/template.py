@@ -23,38 +23,40 @@ _HEADER = """\
 _WIDTH = 110
 
 
-def render(spec: CampaignSpec) -> str:
-    """The commented file of a specification; parsing it gives the same specification back."""
-    return _HEADER + "\n" + "\n".join(_fields(spec, 0)) + "\n"
+def render(spec: CampaignSpec, about: Mapping[str, str] | None = None) -> str:
+    """The commented file of a specification; parsing it gives the same specification back.
+
+    Args:
+        about: "service.args" and so on -> what to say of that key, in place of what is always said.
+    """
+    return _HEADER + "\n" + "\n".join(_fields(spec, 0, about or {})) + "\n"
 
 
-def _fields(value: Any, depth: int) -> list[str]:
+def _fields(value: Any, depth: int, own: Mapping[str, str], path: str = "") -> list[str]:
     hints = typing.get_type_hints(type(value), include_extras=True)
     lines: list[str] = []
     after_section = False
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
-        about = _about(hints[field.name]) or (
-            (type(content).__doc__ or "") if dataclasses.is_dataclass(content) else ""
-        )
         section = dataclasses.is_dataclass(content)
-        about = _about(hints[field.name]) or ((type(content).__doc__ or "") if section else "")
+        about = own.get(f"{path}{field.name}") or _about(hints[field.name])
+        about = about or ((type(content).__doc__ or "") if section else "")
         if lines and (section or after_section):
             lines.append("")
         after_section = section
         lines += _comment(about, depth)
-        lines += _entry(field.name, content, depth)
+        lines += _entry(field.name, content, depth, own, path)
     return lines
 
 
-def _entry(key: str, content: Any, depth: int) -> list[str]:
+def _entry(key: str, content: Any, depth: int, own: Mapping[str, str], path: str) -> list[str]:
     pad = "  " * depth
     if dataclasses.is_dataclass(content):
-        return [f"{pad}{key}:", *_fields(content, depth + 1)]
+        return [f"{pad}{key}:", *_fields(content, depth + 1, own, f"{path}{key}.")]
     if isinstance(content, tuple) and content and dataclasses.is_dataclass(content[0]):
         lines = [f"{pad}{key}:"]
         for number, item in enumerate(content):
-            inner = _fields(item, depth + 2) if number == 0 else _bare(item, depth + 2)
+            inner = _fields(item, depth + 2, own, f"{path}{key}.") if number == 0 else _bare(item, depth + 2)
             first = next(i for i, line in enumerate(inner) if not line.lstrip().startswith("#"))
             inner[first] = inner[first][: 2 * depth + 2] + "- " + inner[first][2 * depth + 4 :]
             lines += inner
@@ -71,7 +73,7 @@ def _bare(item: Any, depth: int) -> list[str]:
         content = getattr(item, field.name)
         default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
         if content != default:
-            lines += _entry(field.name, content, depth)
+            lines += _entry(field.name, content, depth, {}, "")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +10,15 @@ import typer
 
 from spectune import assemble
 from spectune.cli import campaign_file, service, template
+from spectune.cli.places import check_file
 from spectune.domain.candidate import Method
 from spectune.domain.errors import HostError, InputError
 from spectune.domain.spec import CampaignSpec, SearchSpec, ServiceSpec, SpeculationSpace, WorkloadSpec
+
+_SUGGESTED = (
+    "A suggestion: spectune has not looked at any server of yours. Replace it by the flags that your server has today, "
+    "in the engine's own spelling, without leading dashes; true for a bare flag. All is compared with these."
+)
 
 
 def init(
@@ -27,6 +34,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented campaign file: for this machine, or for a systemd service as it is."""
+    check_file(out, "OUT")
     if out.exists() and not force:
         raise InputError(f"{out} exists already", "Name another file, or overwrite it with --force.")
     if remote and not unit:
@@ -35,15 +43,28 @@ def init(
         raise InputError("--edit-unit goes with --unit", "Name the unit that serves: --unit llm.service")
     if unit:
         spec = assemble.spec_from_unit(remote, unit, _name(out.stem), service.password(), edit_unit)
+        about: dict[str, str] = {}
     else:
-        spec = _spec(out.stem, model, draft_model, binary)
-    text = template.render(spec)
+        _named("--model", lambda: assemble.check_model(model, "model"))
+        _named("--draft-model", lambda: assemble.check_model(draft_model, "draft model"))
+        _named("--engine-binary", lambda: assemble.check_program(binary))
+        spec, about = _spec(out.stem, model, draft_model, binary), {"service.args": _SUGGESTED}
+    text = template.render(spec, about)
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HostError(f"cannot write {out}: {error.strerror}") from error
     campaign_file.load(out)
     typer.echo(f"wrote {out}; look it over, then: spectune check {out}")
+
+
+def _named(option: str, check: Callable[[], None]) -> None:
+    """Names the option in what a check finds wrong."""
+    try:
+        check()
+    except InputError as error:
+        role = f"{option.strip('-').replace('-', ' ')}: "
+        raise InputError(f"{option}: {error.message.removeprefix(role)}", error.advice) from error
 
 
 def schema() -> None:

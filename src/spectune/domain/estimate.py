@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -40,6 +41,8 @@ class Ratio:
 
     @property
     def percent(self) -> str:
-        """For people: "+12.3 % (+8.0 to +16.9)"."""
+        """For people: "+12.3 % (+8.0 to +16.9)", or "+12.3 % (spread unknown)"."""
         gain, low, high = (100 * (x - 1) for x in (self.value, self.low, self.high))
+        if self.low <= 0 or not math.isfinite(high):
+            return f"{gain:+.1f} % (spread unknown)"
         return f"{gain:+.1f} % ({low:+.1f} to {high:+.1f})"

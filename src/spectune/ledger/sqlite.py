@@ -28,7 +28,8 @@ from spectune.ledger.lock import only_writer
 _BUSY_S = 15.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FREE_SPACE = "Free some space there and run the same command again: all that was recorded before is kept."
-_DAMAGED = "It is damaged or was made by another program: restore it from a copy, or name another file."
+_OTHER = "Another directory is named with --dir."
+_DAMAGED = f"It is damaged or was made by another program: restore it from a copy. {_OTHER}"
 
 
 class SqliteBackend:
@@ -206,7 +207,7 @@ def sqlite_reader(path: Path) -> Iterator[SqliteBackend]:
     try:
         _refuse_directory(path)
         if not path.exists():
-            raise LedgerError(f"there is no ledger {path}", "Run a campaign first, or name another file.")
+            raise LedgerError(f"there is no ledger {path}", f"Run a campaign first. {_OTHER}")
         if not os.access(path, os.R_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
@@ -242,16 +243,16 @@ def explain_os(error: OSError, path: Path) -> LedgerError:
         case errno.ENOSPC | errno.EDQUOT:
             return LedgerError(f"no space left for the ledger {path}", _FREE_SPACE)
         case errno.EACCES | errno.EPERM:
-            advice = "The file and its directory must belong to you or be writable for you; or name another file."
+            advice = f"The file and its directory must belong to you or be writable for you. {_OTHER}"
             return LedgerError(f"no permission to open the ledger {path}", advice)
         case errno.EROFS:
-            return LedgerError(f"the ledger {path} is on a read-only file system", "Name a file somewhere else.")
+            return LedgerError(f"the ledger {path} is on a read-only file system", _OTHER)
         case errno.EISDIR:
-            return LedgerError(f"the ledger {path} is a directory", "Name a file in it instead.")
+            return LedgerError(f"the ledger {path} is a directory", f"Move it away. {_OTHER}")
         case errno.ENOTDIR | errno.EEXIST:
-            return LedgerError(f"a parent of the ledger {path} is not a directory", "Name a file somewhere else.")
+            return LedgerError(f"a parent of the ledger {path} is not a directory", _OTHER)
         case _:
-            return LedgerError(f"the ledger {path} can't be opened: {error.strerror or error}", "Name another file.")
+            return LedgerError(f"the ledger {path} can't be opened: {error.strerror or error}", _OTHER)
 
 
 def _refuse_directory(path: Path) -> None:

@@ -89,7 +89,7 @@ def few_requests(facts: Facts) -> Doubt | None:
     return Doubt(
         "few-requests",
         "a single request fell into the steady window",
-        "Give the cell more seconds (budget.cell_seconds), or ask for shorter answers.",
+        "Give the cell more seconds (bench: --seconds; a campaign: budget.cell_seconds), or ask for shorter answers.",
     )
 
 

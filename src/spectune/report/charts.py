@@ -134,8 +134,12 @@ def frontier_chart(data: ReportData, temperature: float | None) -> Chart | None:
     x = [p.per_user_tok_s for p in points]
     y = [p.aggregate_tok_s for p in points]
     layout["xaxis"] = {**axis(range=padded(x, 0.10, 0.08), nticks=7), "title": axis_title("per-user speed, tok/s")}
-    layout["yaxis"] = {**axis(range=padded(y, 0.14, 0.10), nticks=7), "title": axis_title("aggregate speed, tok/s")}
-    layout["annotations"] = [*_frontier_labels(data, points), *_level_labels(points, cells)]
+    names = list(_named(points))
+    # Half a name stands above its place, and the highest one is to be seen whole.
+    tops = [name.place + 0.05 * (max(y) - min(y)) for name in names]
+    upright = padded(y, 0.14, max(0.10, *((top - max(y)) / ((max(y) - min(y)) or 1.0) for top in tops)))
+    layout["yaxis"] = {**axis(range=upright, nticks=7), "title": axis_title("aggregate speed, tok/s")}
+    layout["annotations"] = [*_frontier_labels(data, names), *_level_labels(points, cells)]
     best = [p for p in points if not p.dominated]
     alt = "Not dominated: " + "; ".join(
         f"{data.label(p.candidate)} at {cells[p.cell].level_label} ({words.number(p.per_user_tok_s)} per user, "
@@ -146,8 +150,17 @@ def frontier_chart(data: ReportData, temperature: float | None) -> Chart | None:
     return Chart(ident_of(f"frontier-{label}"), label, alt + ".", 420, {"data": traces, "layout": layout})
 
 
-def _frontier_labels(data: ReportData, points: Sequence[FrontierPoint]) -> list[Json]:
-    """Names of the points that nothing dominates, each with a thin line to its point.
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A point of the frontier, the height at which its name stands, and whether that is to its left."""
+
+    point: FrontierPoint
+    place: float
+    leftwards: bool
+
+
+def _named(points: Sequence[FrontierPoint]) -> Iterator[_Named]:
+    """The points that nothing dominates.
 
     Names stand to the right of their points, but above the cloud and leftwards where the right edge is near: a cloud
     falls to the left, so that there is room.
@@ -163,26 +176,30 @@ def _frontier_labels(data: ReportData, points: Sequence[FrontierPoint]) -> list[
         for p, rank, edge in zip(best, ranks, near_edge, strict=True)
     ]
     places = spread_out(wanted, gap=height * 0.06)
-    labels: list[Json] = [
-        {
+    for point, place, edge in zip(best, places, near_edge, strict=True):
+        yield _Named(point, place, edge)
+
+
+def _frontier_labels(data: ReportData, names: Sequence[_Named]) -> Iterator[Json]:
+    """Each name with a thin line to its point."""
+    for name in names:
+        point = name.point
+        yield {
             **text_at(
-                emphasised(escaped(data.label(p.candidate), 26), data.candidate(p.candidate)),
-                x=p.per_user_tok_s,
-                y=p.aggregate_tok_s,
-                xanchor="right" if edge else "left",
+                emphasised(escaped(data.label(point.candidate), 26), data.candidate(point.candidate)),
+                x=point.per_user_tok_s,
+                y=point.aggregate_tok_s,
+                xanchor="right" if name.leftwards else "left",
             ),
             "showarrow": True,
             "arrowhead": 0,
             "arrowwidth": 1,
             "arrowcolor": "@faint",
             "standoff": 6,
-            "ax": -14 if edge else 18,
+            "ax": -14 if name.leftwards else 18,
             "ayref": "y",
-            "ay": place,
+            "ay": name.place,
         }
-        for p, place, edge in zip(best, places, near_edge, strict=True)
-    ]
-    return labels
 
 
 def _level_labels(points: Sequence[FrontierPoint], cells: Mapping[str, CellInfo]) -> list[Json]:

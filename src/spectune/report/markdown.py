@@ -195,17 +195,34 @@ def _trials(data: ReportData) -> Iterator[str]:
         for t in data.trials
     ]
     yield table(["#", "candidate", "purpose", "state", "verdict", "gain", "why", "start, UTC", "took"], rows)
+    first = next((trial for trial in data.trials if trial.settings), None)
     for trial in data.trials:
-        yield from _trial(data, trial)
+        yield from _trial(data, trial, first)
 
 
-def _trial(data: ReportData, trial: TrialData) -> Iterator[str]:
+def _settings(trial: TrialData, first: TrialData | None) -> Iterator[str]:
+    """Every setting in effect in the first trial that tells any; in later ones what differs from that."""
+    if first is None or not trial.settings:
+        return
+    before = {} if trial is first else {s.name: s for s in first.settings}
+    shown = [s for s in trial.settings if before.get(s.name) != s]
+    for s in shown:
+        yield f"- {text(s.name)} = {code(words.setting(s.value))} ({text(s.source) or 'source not told'})"
+    if trial is first:
+        return
+    now = {s.name for s in trial.settings}
+    gone = [name for name in before if name not in now]
+    if gone:
+        yield f"- not told here, unlike in trial {first.number}: {text(', '.join(gone))}"
+    same = len(trial.settings) - len(shown)
+    if same:
+        yield f"- {words.plural(same, 'more setting')} as in trial {first.number}"
+
+
+def _trial(data: ReportData, trial: TrialData, first: TrialData | None) -> Iterator[str]:
     yield f"### Trial {trial.number}: {text(trial.label)}"
     yield block(trial.command) if trial.command else "Never started."
-    lines = [
-        f"- {text(s.name)} = {code(words.setting(s.value))} ({text(s.source) or 'source not told'})"
-        for s in trial.settings
-    ]
+    lines = list(_settings(trial, first))
     lines += [
         f"- **{text(f.check)}** {f.status.value}: asked {text(f.asked)}; seen {text(f.seen)}. {text(f.why)}".rstrip()
         for f in trial.findings

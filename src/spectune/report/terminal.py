@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.box import HORIZONTALS, SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -14,10 +14,14 @@ from rich.text import Text
 from spectune.domain.metrics import METRICS
 from spectune.domain.trial import TrialState
 from spectune.report import words
-from spectune.report.model import AnswerKind, BestRow, CandidateData, Held, NoteKind, ReportData
+from spectune.report.model import AnswerKind, BestRow, CandidateData, Held, Interval, NoteKind, ReportData
 
 WIDE = 100
 """Columns from which tables show everything."""
+
+_Gain = Callable[[Interval | None], str]
+_LOAD, _NARROW = 12, 12
+"""Columns of the load, and the fewest that a kind of text gets."""
 
 _BORDER = {
     AnswerKind.CHANGE: "green",
@@ -85,20 +89,48 @@ def _answer(data: ReportData) -> Panel:
 def _best(data: ReportData, width: int) -> Table:
     domains = ["", *data.domains]
     found = {(row.cell, row.domain): row for row in data.best}
-    if len(domains) * 13 + 11 > width:
+    for gain in (words.gain_spread, words.gain_bounds):
+        columns = _columns(data, domains, gain, width)
+        if columns:
+            break
+    else:
         return _best_by_line(data)
     table = _best_table()
     table.add_column("load", no_wrap=True)
-    for domain in domains:
-        table.add_column(Text(words.domain(domain) if domain else "all text"))
+    for domain, wide in zip(domains, columns, strict=True):
+        table.add_column(Text(_heading(domain)), width=wide)
     for cell in data.cells:
         cells = [found.get((cell.key, domain)) for domain in domains]
         if any(cells):
             load = Text(f"{cell.level_label}\n").append(_short_temperature(cell.temperature), "dim")
-            table.add_row(load, *(_slice(data, row, width >= WIDE + 10) for row in cells), end_section=True)
+            table.add_row(load, *(_slice(data, row, gain) for row in cells), end_section=True)
     table.caption = Text("≈ can't be told apart from it; “as it is”: nothing is provably better", style="dim")
     table.caption_justify = "left"
     return table
+
+
+def _columns(data: ReportData, domains: Sequence[str], gain: _Gain, width: int) -> list[int]:
+    """Widths of the kinds of text, none of which breaks a gain in two; empty where they don't fit side by side."""
+    needs, wishes = [], []
+    for domain in domains:
+        rows = [row for row in data.best if row.domain == domain]
+        gains = [len(gain(row.ratio)) for row in rows if not row.is_baseline]
+        lines = [line for row in rows for line in _slice(data, row, gain).plain.splitlines()]
+        needs.append(max([_NARROW, *gains]))
+        wishes.append(max(map(len, [_heading(domain), *lines])))
+    spare = width - _LOAD - sum(needs) - len(needs)
+    if spare < 0:
+        return []
+    widths = []
+    for need, wish in zip(needs, wishes, strict=True):
+        more = min(spare, max(0, wish - need))
+        widths.append(need + more)
+        spare -= more
+    return widths
+
+
+def _heading(domain: str) -> str:
+    return words.domain(domain) if domain else "all text"
 
 
 def _best_table() -> Table:
@@ -106,23 +138,21 @@ def _best_table() -> Table:
     return Table(title=title, box=SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False)
 
 
-def _slice(data: ReportData, row: BestRow | None, wide: bool) -> Text:
+def _slice(data: ReportData, row: BestRow | None, gain: _Gain) -> Text:
     if row is None:
         return Text(words.NOTHING)
     tie = f"\n≈ {data.label(row.runner_up)}" if row.runner_up else ""
     if row.is_baseline:
         return Text("as it is", style="dim").append(tie, "dim")
-    gain = words.gain_spread(row.ratio) if wide else words.gain_bounds(row.ratio)
-    return (
-        Text(data.label(row.candidate), style="bold").append(f"\n{gain}", "green not bold").append(tie, "dim not bold")
-    )
+    told = Text(data.label(row.candidate), style="bold").append(f"\n{gain(row.ratio)}", "green not bold")
+    return told.append(tie, "dim not bold")
 
 
 def _best_by_line(data: ReportData) -> Table:
     """The same with one line a slice, where the kinds of text do not fit side by side."""
     table = _best_table()
     for heading in ("load", "text", "best", "gain"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "gain")
     for row in data.best:
         cell = data.cell(row.cell)
         load = f"{cell.level_label}, {_short_temperature(cell.temperature)}"

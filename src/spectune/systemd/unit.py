@@ -21,6 +21,7 @@ _KILLED_S = 15.0
 _PORT_LIMIT_S = 5.0
 _GPU_LIMIT_S = 60.0
 _POLL_S = 0.05
+_NO_MANAGER = re.compile(r"Failed to connect to .*bus|not been booted with systemd", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+\.service")
 # A writing that was cut off leaves a file beside the one that it was to become.
 _REMOVE = '[ -d "$2" ] || exit 0; rm -f -- "$1" "$2"/.spectune-* && sync -- "$2"'
@@ -111,7 +112,20 @@ class ManagedUnit:
         """One look at unit, processes and port. See probe.argv."""
         command = probe.argv(self.systemctl, self.name, port, group, invocation)
         ran = self.host.run(command, timeout_s=_ASK_S, sudo=self.sudo)
-        return probe.read(ran.checked(f"systemctl show {self.name} on {self.where}").text)
+        try:
+            return probe.read(ran.checked(f"systemctl show {self.name} on {self.where}").text)
+        except CommandFailed as error:
+            if not _NO_MANAGER.search(ran.err.decode(errors="replace") + ran.text):
+                raise
+            whose = "the login has no service manager" if self.user else "systemd does not run there"
+            advice = "Log in there as the service's user, or allow it to linger: loginctl enable-linger USER."
+            raise CommandFailed(
+                f"{error.message}: {whose}",
+                advice
+                if self.user
+                else "Name the host that runs the service with --remote; in a container, run spectune on its host. "
+                "Without systemd, leave the unit out: spectune init then tunes servers of its own.",
+            ) from error
 
     def holder(self, inode: str) -> str:
         """Who holds a socket, for people."""
