@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 from spectune import assemble
 from spectune.cli.main import app
 from spectune.domain.errors import InputError
-from tests.ledger.samples import opened
+from tests.ledger.samples import BASELINE, ended, opened
 
 
 def invoke(*words: str) -> Result:
@@ -50,6 +51,17 @@ def test_a_list_of_none_says_so(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, "")
     assert "no campaign yet" in done.stderr
     assert json.loads(invoke("list", "--dir", place, "--json").stdout) == []
+
+
+def test_a_simulated_winner_is_marked(tmp_path: Path) -> None:
+    begun = opened()
+    with assemble.writable(tmp_path) as ledger:
+        for provenance in (begun.provenance, replace(begun.provenance, simulated="a simulated SGLang")):
+            campaign = ledger.open(replace(begun, provenance=provenance))
+            ledger.append(campaign, ended(BASELINE.id))
+    simulated, real = invoke("list", "--dir", str(tmp_path)).stdout.splitlines()[1:]
+    assert simulated.rstrip().endswith("none (simulated)")
+    assert real.rstrip().endswith("none")
 
 
 def test_the_lock_tells_what_runs_from_what_was_interrupted(tmp_path: Path) -> None:

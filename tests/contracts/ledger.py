@@ -147,6 +147,11 @@ class LedgerContract:
             CampaignRow(running, "a", at, 1, False, ""),
         )
 
+    def test_the_list_tells_what_is_simulated(self, ledger: ResumableLedger) -> None:
+        real = opened()
+        ledger.open(replace(real, provenance=replace(real.provenance, simulated="a simulated SGLang")))
+        assert [row.simulated for row in ledger.campaigns()] == ["a simulated SGLang"]
+
     def test_a_winner_that_was_never_tried_is_shown_by_its_id(self, ledger: ResumableLedger) -> None:
         ledger.append(ledger.open(opened()), ended("0badc0de"))
         assert ledger.campaigns()[0].winner == "0badc0de"

@@ -45,7 +45,8 @@ def list_campaigns(directory: Directory = Path("spectune-runs"), as_json: Json =
     for row in rows:
         begun = datetime.fromtimestamp(row.opened_at).astimezone().strftime("%Y-%m-%d %H:%M")
         state = "ended" if row.ended else "running" if row.id == running else "interrupted"
-        table.add_row(row.id, begun, str(row.trials), state, row.winner)
+        winner = f"{row.winner} (simulated)" if row.simulated and row.winner else row.winner
+        table.add_row(row.id, begun, str(row.trials), state, winner)
     results().print(table)
 
 

@@ -256,7 +256,11 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CampaignRow:
-    """One line of the list of campaigns."""
+    """One line of the list of campaigns.
+
+    Attributes:
+        simulated: what its figures come from where that is no real engine; "" for a real one.
+    """
 
     id: str
     name: str
@@ -264,6 +268,7 @@ class CampaignRow:
     trials: int
     ended: bool
     winner: str
+    simulated: str = ""
 
 
 class Ledger(Protocol):

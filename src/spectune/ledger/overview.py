@@ -38,7 +38,13 @@ def row_of(campaign: str, name: str, opened_at: float, outline: Sequence[Outline
     last = next((event for event in reversed(outline) if event.kind in {_ENDED, _RESUMED}), None)
     ended = last is not None and last.kind == _ENDED
     winner = _winner(last, outline) if last is not None and ended else ""
-    return CampaignRow(campaign, name, opened_at, len(trials), ended, winner)
+    return CampaignRow(campaign, name, opened_at, len(trials), ended, winner, _simulated(outline))
+
+
+def _simulated(outline: Sequence[OutlineEvent]) -> str:
+    opening = next((event for event in outline if event.kind == _OPENED), None)
+    event = codec.decode(opening.body, opening.campaign, opening.seq) if opening else None
+    return event.provenance.simulated if isinstance(event, CampaignOpened) else ""
 
 
 def _winner(ending: OutlineEvent, outline: Sequence[OutlineEvent]) -> str:
