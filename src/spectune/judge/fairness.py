@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scipy.stats import fisher_exact
-
 from spectune.domain.finding import Finding, Status
 from spectune.domain.history import History
 from spectune.domain.trial import Purpose, Trial
@@ -35,6 +33,8 @@ def unfair(history: History, identity: str) -> Iterator[str]:
         (ours, clear), (theirs, unharmed) = (_tally(side, name) for side in sides)
         if (ours and theirs) or not (ours or theirs) or (clear and unharmed):
             continue
+        from scipy.stats import fisher_exact  # takes seconds to import, and is seldom needed
+
         if fisher_exact([[ours, clear], [theirs, unharmed]]).pvalue <= CHANCE:
             alone = "the candidate's" if ours else "the baseline's"
             yield f"the doubt {name} is in all of {alone} trials and in none of the other's"

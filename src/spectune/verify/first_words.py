@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import chi2, hypergeom
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import chdtrc, gammaln
 
 from spectune.domain.finding import Answer
 from spectune.verify.texts import words
@@ -136,7 +136,7 @@ def difference(baseline: Iterable[Answer], candidate: Iterable[Answer]) -> Diffe
 
 
 def _tail(statistic: float, freedom: int) -> float:
-    return float(chi2.sf(statistic, freedom)) if freedom else 1.0
+    return float(chdtrc(freedom, statistic)) if freedom else 1.0
 
 
 def _sharpness(openings: Iterable[Opening]) -> float:
@@ -145,10 +145,25 @@ def _sharpness(openings: Iterable[Opening]) -> float:
     for opening in openings:
         own, total = int(opening.counts[1].sum()), int(opening.counts.sum())
         likeliest = int(opening.counts[:, 0].sum())
-        distribution = np.convolve(distribution, hypergeom.pmf(np.arange(own + 1), total, likeliest, own))
+        distribution = np.convolve(distribution, _hypergeometric(np.arange(own + 1), total, likeliest, own))
         seen += int(opening.counts[1, 0])
     tail = min(float(distribution[: seen + 1].sum()), float(distribution[seen:].sum()))
     return min(1.0, 2 * tail)
+
+
+def _hypergeometric(hits: ArrayLike, total: int, good: ArrayLike, drawn: int) -> NDArray[np.float64]:
+    """Probability of so many hits among `drawn` of `total`, of which `good` are hits; 0 where it can't be.
+
+    As scipy.stats has it, which takes seconds to import.
+    """
+
+    def log_ways(n: ArrayLike, k: ArrayLike) -> NDArray[np.float64]:
+        n, k = np.asarray(n, np.float64), np.asarray(k, np.float64)
+        found: NDArray[np.float64] = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        return found
+
+    missed, bad = drawn - np.asarray(hits), total - np.asarray(good)
+    return np.exp(log_ways(good, hits) + log_ways(bad, missed) - log_ways(total, drawn))
 
 
 def _strangers(pairs: Iterable[tuple[Sequence[str], Sequence[str]]]) -> float:
@@ -162,7 +177,7 @@ def _strangers(pairs: Iterable[tuple[Sequence[str], Sequence[str]]]) -> float:
         repeated = {kind: times for kind, times in (sides[0] + sides[1]).items() if times > 1}
         seen += sum(kind in sides[0] and kind in sides[1] for kind in repeated)
         times, own, total = np.array([*repeated.values()]), len(candidate), len(baseline) + len(candidate)
-        one_sided = hypergeom.pmf(0, total, times, own) + hypergeom.pmf(times, total, times, own)
+        one_sided = _hypergeometric(0, total, times, own) + _hypergeometric(times, total, times, own)
         for chance in np.clip(one_sided, 0.0, 1.0):
             distribution = np.convolve(distribution, (chance, 1 - chance))
     return min(1.0, float(distribution[: seen + 1].sum()))

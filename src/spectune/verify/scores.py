@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer
@@ -57,7 +57,7 @@ def tasks_kept(asked: Asked, observed: Observed) -> Result:
     gained = sum(_score(ours[name]) > _score(theirs[name]) for name in both)
     before, now = (sum(_score(side[name]) for name in both) for side in (theirs, ours))
     seen = f"{now:g} of {len(both)} right, {before:g} at the baseline ({len(lost)} lost, {gained} gained)"
-    chance = float(binom.sf(len(lost) - 1, len(lost) + gained, 0.5)) if lost else 1.0
+    chance = float(bdtrc(len(lost) - 1, len(lost) + gained, 0.5)) if lost else 1.0
     if chance >= DOUBTFUL or asked.is_baseline:
         return ok(wanted, seen)
     shown = "; ".join(example(name, theirs[name].text, ours[name].text) for name in lost[:SHOWN])
