@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from spectune.domain.deployment import Counters
@@ -43,6 +45,10 @@ def slowing(factor: float) -> list[Recorded]:
         recorded(sent=float(n), decode=(1 + 0.01 * (n % 3)) * (factor if n >= 14 else 1.0), output_sha256=f"{n}")
         for n in range(20)
     ]
+
+
+def at_speeds(slowness: Sequence[float]) -> list[Recorded]:
+    return [recorded(sent=float(n), decode=each, output_sha256=f"{n}") for n, each in enumerate(slowness)]
 
 
 def recounted() -> list[Recorded]:
@@ -141,6 +147,22 @@ def test_each_fault_is_doubted_by_its_name(name: str) -> None:
 )
 def test_what_is_harmless_raises_no_doubt(change: dict[str, object]) -> None:
     assert names(replace(FINE, **change)) == []  # type: ignore[arg-type]
+
+
+def test_a_machine_that_gets_slower_all_the_time_drifts_whatever_its_requests_have_in_common() -> None:
+    """As under heat: within each third speeds fall too, and requests of one kind resemble each other."""
+    slowness = [(1 + n / 60) * (1.0, 1.1, 0.9, 1.2)[n % 4] for n in range(60)]
+    assert names(replace(FINE, kept=at_speeds(slowness))) == ["drift"]
+
+
+def test_requests_that_differ_are_no_drift() -> None:
+    rng = np.random.default_rng(7)
+    alarms = sum(
+        "drift" in names(replace(FINE, kept=at_speeds(list(np.exp(0.25 * rng.standard_normal(size))))))
+        for size in (12, 20, 60)
+        for _ in range(60)
+    )
+    assert alarms <= 3
 
 
 def test_a_cancelled_request_may_go_on_on_the_server_for_an_answer() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
+
+import numpy as np
 
 from spectune.domain.estimate import Estimate
 from spectune.domain.measurement import Doubt, Outcome, TokenSource
 from spectune.domain.metrics import MetricName
 from spectune.domain.workload import LevelKind
-from spectune.load import open_doubts, summary
+from spectune.load import intervals, open_doubts
 from spectune.load.facts import Facts
 
 _IN_FLIGHT_SHARE = 0.9
@@ -262,17 +265,17 @@ def counter_mismatch(facts: Facts) -> Doubt | None:
 
 
 def drifting(facts: Facts) -> Doubt | None:
-    """First third of the window against its last, where the difference is beyond their own spread."""
-    records = [r.record for r in facts.kept if r.record.speed_tok_s]
-    third = len(records) // 3
+    """First third of the window against its last, where the difference is beyond the spread of their requests. What
+    resembles itself within a third widens nothing here: a drift does just that."""
+    speeds = [r.record.speed_tok_s for r in facts.kept if r.record.speed_tok_s]
+    third = len(speeds) // 3
     if third < 4:
         return None
-    first, last = summary.per_user_speed(records[:third]), summary.per_user_speed(records[-third:])
-    if first is None or last is None or not first.value:
-        return None
-    change = last.value / first.value - 1
-    apart = last.low > first.high or last.high < first.low
-    if not apart or abs(change) <= _DRIFT:
+    first, last = np.log(speeds[:third]), np.log(speeds[-third:])
+    moved = float(last.mean() - first.mean())
+    reach = intervals.student(third - 1) * float(first.std(ddof=1) + last.std(ddof=1)) / math.sqrt(third)
+    change = math.expm1(moved)
+    if abs(moved) <= reach or abs(change) <= _DRIFT:
         return None
     return Doubt(
         "drift",
