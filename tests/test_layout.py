@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import spectune
+from spectune import assemble
 
 ROOT = Path(spectune.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -99,3 +100,9 @@ def test_domain_has_no_effects(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_fit_in_the_head(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_what_assemble_offers_does_not_go_by_the_name_of_one_of_its_files() -> None:
+    """A file that is imported would take the name's place."""
+    files = {path.stem for path in (ROOT / "assemble").glob("*.py")}
+    assert files.isdisjoint(assemble.__all__)

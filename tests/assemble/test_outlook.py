@@ -10,7 +10,7 @@ import pytest
 
 from spectune.assemble.campaigns import opening
 from spectune.assemble.outlook import BY_MEASUREMENT, CONFIRMATION, Outlook, foreseen, outlook
-from spectune.assemble.priors import priors
+from spectune.assemble.transfer import priors
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName

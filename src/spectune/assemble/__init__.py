@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from spectune.assemble.named import check_model, check_program
     from spectune.assemble.outlook import Outlook, foreseen
     from spectune.assemble.planning import plan
-    from spectune.assemble.priors import priors
     from spectune.assemble.promotions import (
         check_any_allowed,
         chosen,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     )
     from spectune.assemble.service_file import spec_from_unit
     from spectune.assemble.services import Site, around, site
+    from spectune.assemble.transfer import priors
     from spectune.campaign import Campaign
     from spectune.judge.two_runs import compare_runs
     from spectune.ledger.store import SqlLedger
@@ -61,7 +61,7 @@ _ELSEWHERE = {
         "assemble.promotions",
     ),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
-    "priors": "assemble.priors",
+    "priors": "assemble.transfer",
     "spec_from_unit": "assemble.service_file",
     **dict.fromkeys(("acceptance_export", "surface_csv"), "predict.export"),
 }

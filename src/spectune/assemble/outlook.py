@@ -10,8 +10,8 @@ from statistics import median
 from spectune.assemble.campaigns import Prepared, opening
 from spectune.assemble.ledgers import ledger_path, readable, unfinished
 from spectune.assemble.planning import expected_launches
-from spectune.assemble.priors import priors
 from spectune.assemble.strategies import strategy
+from spectune.assemble.transfer import priors
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Capacity, Deployment, Seen
 from spectune.domain.estimate import Estimate, Ratio

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spectune.assemble.campaigns import opening
-from spectune.assemble.priors import MOST_CAMPAIGNS, MOST_OF_ONE, priors
+from spectune.assemble.transfer import MOST_CAMPAIGNS, MOST_OF_ONE, priors
 from spectune.domain.errors import InputError
 from spectune.domain.history import History
 from spectune.domain.knobs import KnobValue
