@@ -95,7 +95,7 @@ def test_what_the_server_would_trip_over_is_refused(
         assert refused.value.advice
 
 
-@pytest.mark.parametrize(("engine", "speculation", "server"), ALLOWED, ids=str)
+@pytest.mark.parametrize(("engine", "speculation", "server"), ALLOWED)
 def test_what_works_is_launched(engine: SGLang, speculation: Speculation, server: Settings) -> None:
     assert engine.launch(replace(SERVICE, args=server), Candidate(speculation)).argv
 
