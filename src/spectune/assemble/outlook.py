@@ -9,7 +9,7 @@ from statistics import median
 
 from spectune.assemble.campaigns import Prepared, opening
 from spectune.assemble.ledgers import ledger_path, readable, unfinished
-from spectune.assemble.planning import expected_launches
+from spectune.assemble.planning import candidates, expected_launches
 from spectune.assemble.strategies import strategy
 from spectune.assemble.transfer import priors
 from spectune.domain.candidate import Candidate
@@ -28,7 +28,7 @@ from spectune.domain.verdict import Decision, Verdict
 from spectune.predict.outlook import gains_by_level
 from spectune.predict.speed import SpeedForecaster
 from spectune.search.prospects import hopeless, prospect
-from spectune.search.staged import at_depth, spelled_out
+from spectune.search.staged import spelled_out
 
 GoingOn = Callable[[tuple[str, History] | None, Prepared], tuple[str, History] | None]
 
@@ -122,7 +122,7 @@ def outlook(prepared: Prepared, history: History, campaign: str = "") -> Outlook
         campaign: id of the interrupted one.
     """
     spec = prepared.spec
-    asked = _candidates(prepared)
+    asked = {prepared.baseline.label: prepared.baseline, **candidates(prepared)}
     forecasts = _forecasts(spec, history, list(asked.values()))
     seconds, learned = _seconds(spec, history)
     course = _course(prepared, history, forecasts, seconds)
@@ -179,14 +179,6 @@ def foreseen(prepared: Prepared, directory: Path, others: Sequence[Path], to_go_
         if found is not None:
             return outlook(prepared, found[1], found[0])
         return outlook(prepared, History(opening(prepared, 0.0, priors(prepared, ledger, others))))
-
-
-def _candidates(prepared: Prepared) -> dict[str, Candidate]:
-    """Label -> candidate: the baseline, the file's own candidates, every depth of every method."""
-    search, base = prepared.spec.search, prepared.baseline
-    named = [spelled_out(base, spelled) for spelled in search.candidates]
-    depths = [at_depth(base, space, depth) for space in search.speculation for depth in sorted(set(space.depths))]
-    return {candidate.label: candidate for candidate in (base, *named, *depths)}
 
 
 def _forecasts(spec: CampaignSpec, history: History, asked: Sequence[Candidate]) -> Mapping[str, Forecast]:

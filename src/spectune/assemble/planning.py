@@ -51,7 +51,7 @@ def plan(prepared: Prepared) -> dict[str, str | list[str]]:
     }
 
 
-def _candidates(prepared: Prepared) -> dict[str, Candidate]:
+def candidates(prepared: Prepared) -> dict[str, Candidate]:
     """Label -> candidate, of the file's own candidates and of every depth of every method."""
     search, base = prepared.spec.search, prepared.baseline
     named = [spelled_out(base, spelled) for spelled in search.candidates]
@@ -60,7 +60,7 @@ def _candidates(prepared: Prepared) -> dict[str, Candidate]:
 
 
 def _to_try(prepared: Prepared) -> Iterator[str]:
-    for label, candidate in _candidates(prepared).items():
+    for label, candidate in candidates(prepared).items():
         if label in prepared.pruned:
             yield f"{label} (cannot run: {prepared.pruned[label]})"
         elif candidate.id == prepared.baseline.id:

@@ -11,9 +11,8 @@ import typer
 
 from spectune import assemble
 from spectune.cli.inspect import Directory, Which
-from spectune.cli.places import check_file
+from spectune.cli.places import check_file, write_file
 from spectune.cli.screen import messages
-from spectune.domain.errors import HostError
 
 
 class What(StrEnum):
@@ -57,10 +56,5 @@ def export(
     if str(out) == "-":
         typer.echo(text, nl=False)
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HostError(
-            f"cannot write {out}: {error.strerror}", "The ledger is complete; name another file with --out."
-        ) from error
+    write_file(out, text, "name another file with --out.")
     typer.echo(out)

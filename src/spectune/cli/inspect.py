@@ -11,14 +11,16 @@ import typer
 from rich.table import Table
 
 from spectune import assemble
-from spectune.cli.places import check_file
+from spectune.cli.places import check_file, write_file
 from spectune.cli.screen import messages, print_json, results
-from spectune.domain.errors import HostError
 from spectune.report import ReportData, build, render_csv, render_html, render_json, render_markdown, terminal_report
 
 Directory = Annotated[Path, typer.Option("--dir", help="Where ledger, logs and reports are kept.", metavar="DIR")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Which = Annotated[str | None, typer.Argument(help="Campaign id or name; the newest by default.", metavar="[CAMPAIGN]")]
+
+
+_ELSEWHERE = "'spectune report --out FILE' writes it elsewhere."
 
 
 class Format(StrEnum):
@@ -91,7 +93,7 @@ def report(
     if out is None or str(out) == "-":
         typer.echo(render(data), nl=False)
     else:
-        _write(out, render(data))
+        write_file(out, render(data), _ELSEWHERE)
         typer.echo(out)
 
 
@@ -101,18 +103,8 @@ def write_html(data: ReportData, path: Path) -> Path:
     Raises:
         HostError: when it can't be written.
     """
-    _write(path, render_html(data))
+    write_file(path, render_html(data), _ELSEWHERE)
     return path.absolute()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HostError(
-            f"cannot write {path}: {error.strerror}",
-            "The ledger is complete; 'spectune report --out FILE' writes it elsewhere.",
-        ) from error
 
 
 def _data(which: str | None, directory: Path) -> ReportData:

@@ -1,10 +1,10 @@
-"""Places that options name for what is written."""
+"""Files that options name: whether they can be written, and writing them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from spectune.domain.errors import InputError
+from spectune.domain.errors import HostError, InputError
 
 
 def check_file(path: Path, option: str) -> None:
@@ -22,3 +22,18 @@ def check_file(path: Path, option: str) -> None:
     else:
         return
     raise InputError(f"{option}: {path} is no place for a file: {why}", "Name a file in a folder that is there.")
+
+
+def write_file(path: Path, text: str, elsewhere: str) -> None:
+    """Writes what the ledger tells.
+
+    Args:
+        elsewhere: how to write it to another place, for people.
+
+    Raises:
+        HostError: it can't be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"cannot write {path}: {error.strerror}", f"The ledger is complete; {elsewhere}") from error

@@ -193,13 +193,11 @@ def _unconfirmed(case: _Case, sound: Sequence[str]) -> Conclusion:
 def _nothing_told(history: History, explored: Sequence[str]) -> str:
     """Why explorations say nothing, not even that the baseline may stay: no trial of it, or of any candidate, was
     measured soundly. "" where they do."""
-    for side in ([history.baseline.id], explored):
+    for who, side in (("the baseline", [history.baseline.id]), ("a candidate", explored)):
         trials = [trial for identity in side for trial in history.of_candidate(identity) if trial.valid and trial.cells]
-        doubts = [unsound(trial) for trial in trials]
-        last = doubts[-1] if doubts and None not in doubts else None
-        if last is not None:
-            who = "the baseline" if side == [history.baseline.id] else "a candidate"
-            return f"{who} was never measured soundly ({last.seen})"
+        doubts = [doubt for trial in trials if (doubt := unsound(trial)) is not None]
+        if doubts and len(doubts) == len(trials):
+            return f"{who} was never measured soundly ({doubts[-1].seen})"
     return ""
 
 
