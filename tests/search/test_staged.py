@@ -196,6 +196,11 @@ def test_of_those_that_look_alike_the_simplest_is_confirmed() -> None:
     assert finalist(spec(objective=ObjectiveSpec(min_gain=0.0)), alike.history) == draft(2)
 
 
+def test_nobody_is_the_finalist_where_every_gain_counts_and_nobody_gained() -> None:
+    lost = Story().baselines().trial(draft(1), decided=REVERT)
+    assert finalist(spec(objective=ObjectiveSpec(min_gain=0.0)), lost.history) is None
+
+
 def test_a_broken_confirmation_ends_it() -> None:
     story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=REVERT)
     assert next_of(story.trial(draft(1), Purpose.CONFIRM, state=TrialState.INVALID)) is None

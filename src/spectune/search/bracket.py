@@ -78,7 +78,7 @@ def finalist(spec: CampaignSpec, history: History, standing_of: Mapping[str, flo
     if best < gain:
         return None
     close = [history.candidates[name] for name, score in known.items() if score >= best / gain and score > 1]
-    return min(close, key=lambda candidate: (candidate.simplicity(), -known[candidate.id]))
+    return min(close, key=lambda candidate: (candidate.simplicity(), -known[candidate.id]), default=None)
 
 
 def confirmation(spec: CampaignSpec, history: History, winner: Candidate | None = None) -> Proposal | None:
