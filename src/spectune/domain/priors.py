@@ -18,7 +18,7 @@ from spectune.domain.metrics import MetricName
 from spectune.domain.trial import MeasuredCell, Purpose, Trial, TrialState
 from spectune.domain.workload import Cell
 
-_SPEEDS = (MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED)
+_KEPT = (MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED, MetricName.TTFT_P50, MetricName.REQUEST_RATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class PriorCell:
     """What was measured in one cell.
 
     Attributes:
-        metrics: per-user and aggregate speed, tok/s.
+        metrics: per-user and aggregate speed, time to the first token, and rate of requests.
         in_flight: mean number of requests in flight.
         output_tokens: that the server counted meanwhile; with `acceptance` it tells the share of steps with a draft.
     """
@@ -97,7 +97,7 @@ def _prior_cell(measured: Measurement) -> PriorCell:
     before, after = measured.counters_before, measured.counters_after
     counts = [page.output_tokens for page in (before, after) if page is not None and page.drafts is not None]
     tokens = counts[1] - counts[0] if len(counts) == 2 and counts[0] is not None and counts[1] is not None else None
-    metrics = {name: measured.metrics[name] for name in _SPEEDS if name in measured.metrics}
+    metrics = {name: measured.metrics[name] for name in _KEPT if name in measured.metrics}
     return PriorCell(measured.cell, metrics, measured.in_flight, measured.acceptance, tokens)
 
 

@@ -1,9 +1,9 @@
 """Speed as tokens per step over seconds per step, fitted to all speeds and counts of a campaign at once.
 
-Per-user speed is tokens_per_step / t(batch, k). The target's cost is shared by all methods; each family (candidates
-that differ in depth alone) has its draft cost and its acceptance. What the formulas miss is a smooth misfit of a few
-per cent over tokens in a pass and depth, plus one of each depth by itself, so that measured depths are reproduced and
-others are no more certain than such formulas deserve.
+Per-user speed is tokens_per_step / t(batch, k), less what the prompts of others take. The target's cost is shared by all
+methods; each family (candidates that differ in depth alone) has its draft cost and its acceptance. What the formulas
+miss is a smooth misfit of a few per cent over tokens in a pass and depth, plus one of each depth by itself, so that
+measured depths are reproduced and others are no more certain than such formulas deserve.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class _Speeds:
         self._passes = share * np.array([point.depth if point.family else 0 for point in points])
         self._width = self._passes * topk
         self._share = share
+        self._stall_s = np.array([point.stall_s for point in points], dtype=np.float64)
         group = [self._groups.index(point.group) for point in points]
         keys = [(f, p.depth, g) for f, p, g in zip(place, points, group, strict=True)]
         self._drafts = sorted({key for key in keys if key[0] >= 0})
@@ -109,7 +110,7 @@ class _Speeds:
         per_point = costs[:, self._family] if self._order else np.zeros((sets, len(self._batch), cost.OWN))
         shared = parameters[:, : cost.SHARED]
         log_step = cost.log_step_s(shared, per_point, self._batch, self._passes, self._width)
-        found: Floats = np.log(tokens) - log_step
+        found: Floats = -cost.log_token_s(shared, log_step, tokens, self._stall_s)
         return found
 
 

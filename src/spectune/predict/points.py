@@ -45,13 +45,18 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One speed: of a family (None: no speculation) at a depth, in a cell, with so many sequences in a step."""
+    """One speed: of a family (None: no speculation) at a depth, in a cell, with so many sequences in a step.
+
+    Attributes:
+        stall_s: seconds per token for which the prompts of the other sequences are read, at most.
+    """
 
     family: Family | None
     depth: int
     cell: str
     group: str
     batch: float
+    stall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class Speed:
         wait_s: seconds per token and sequence that aggregate speed loses to prefill and gaps; None where not measured.
         source: the earlier campaign that it is from; "" for this one's own.
         drift: standard deviation, log speed, by which it may differ today against others of its source.
+        prompt_s: seconds per token that another sequence's prompt takes, at most.
     """
 
     point: Point
@@ -74,6 +80,7 @@ class Speed:
     wait_s: float | None
     source: str = ""
     drift: float = 0.0
+    prompt_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,7 @@ def speeds(trials: Iterable[Trial]) -> tuple[Speed, ...]:
 
 def _speeds(trial: Trial) -> Iterator[Speed]:
     room = capacity_of(trial).max_running
+    prompt_s = _prompt_s(trial)
     for cell in trial.cells.values():
         measured = cell.measurement
         if any(doubt.fatal for doubt in measured.doubts):
@@ -116,10 +124,40 @@ def _speeds(trial: Trial) -> Iterator[Speed]:
         log = math.log(estimate.value) - (0.0 if own else math.log(batch))
         wait = max(0.0, batch / total.value - 1 / own.value) if own and total else (0.0 if total else None)
         candidate = trial.candidate
+        prompt = prompt_s / _answer(measured) if own else 0.0
         point = Point(
-            family_of(candidate), candidate.speculation.depth, measured.cell.key, group_of(measured.cell), batch
-        )
-        yield Speed(point, trial.number, log, _log_variance(estimate), wait)
+            family_of(candidate), candidate.speculation.depth, measured.cell.key, group_of(measured.cell), batch,
+            stall_of(prompt, batch),
+        )  # fmt: skip
+        yield Speed(point, trial.number, log, _log_variance(estimate), wait, prompt_s=prompt)
+
+
+def stall_of(prompt_s: float, batch: float) -> float:
+    """While a user gets a token, each of the others has begun so much of a request."""
+    return prompt_s * max(0.0, batch - 1)
+
+
+def _prompt_s(trial: Trial) -> float:
+    """Seconds to read a prompt, at most: the time to the first token where fewest wait for each other; 0 where the
+    load is open, since the number in flight is a result there, or nothing tells."""
+    told = [
+        first.value
+        for cell in trial.cells.values()
+        if cell.measurement.cell.level.kind is LevelKind.CONCURRENCY
+        and (first := cell.measurement.metrics.get(MetricName.TTFT_P50)) is not None
+        and 0 < first.value < math.inf
+    ]
+    return min(told, default=0.0)
+
+
+def _answer(measured: Measurement) -> float:
+    """Mean tokens of an answer; infinite where it is not told, or the load is open."""
+    tokens, requests = (measured.metrics.get(name) for name in (MetricName.AGGREGATE_SPEED, MetricName.REQUEST_RATE))
+    if measured.cell.level.kind is not LevelKind.CONCURRENCY or tokens is None or requests is None:
+        return math.inf
+    if not (0 < requests.value < math.inf and 0 < tokens.value < math.inf):
+        return math.inf
+    return max(1.0, tokens.value / requests.value)
 
 
 def batch_in(cell: Cell, max_running: int | None, in_flight: float | None) -> float | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
-
-import numpy as np
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Capacity
@@ -14,13 +13,17 @@ from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Trial
 from spectune.predict.points import capacity_of, family_of
 
+ROUNDING: Final = 1e-9
+"""A whole number that comes out of two reciprocals may lie a hair below itself."""
+
 SAME: Final = 0.05
 """Two campaigns have the same room where it differs by no larger share: free memory at a start does."""
 
 
 def interpolated(spec: CampaignSpec, history: History, candidate: Candidate) -> Capacity | None:
     """Capacity as measured, else read off a straight line through the nearest measured depths of the same method (no
-    speculation being depth 0); None where no trial tells any.
+    speculation being depth 0); None where no trial tells any. Tokens are on that line themselves, of requests it is the
+    reciprocal: what each of them keeps grows by as much with every depth.
 
     An earlier campaign tells where this one does not, if nothing is known to differ and both have the same room at the
     depths that both have measured.
@@ -37,8 +40,12 @@ def interpolated(spec: CampaignSpec, history: History, candidate: Candidate) -> 
         known = {at: capacity for at, capacity in known.items() if at == 0}
     if depth in known:
         return known[depth]
-    running = _line({at: c.max_running for at, c in known.items()}, depth)
-    tokens = _line({at: c.kv_tokens for at, c in known.items()}, depth)
+    shares = {at: 1 / c.max_running for at, c in known.items() if c.max_running}
+    share = _line(shares, depth)
+    # A share that falls through nothing with depth tells of two depths that differ by something else.
+    running = max(1, math.floor(1 / max(share, min(shares.values())) + ROUNDING)) if share is not None else None
+    line = _line({at: c.kv_tokens for at, c in known.items() if c.kv_tokens is not None}, depth)
+    tokens = max(1, math.floor(line)) if line is not None else None
     return Capacity(kv_tokens=tokens, max_running=running) if running is not None or tokens is not None else None
 
 
@@ -57,12 +64,12 @@ def _alike(one: Capacity, other: Capacity) -> bool:
     return all(a == b or (a is not None and b is not None and abs(a - b) <= SAME * max(a, b)) for a, b in pairs)
 
 
-def _line(known: Mapping[int, int | None], depth: int) -> int | None:
-    told = sorted((at, value) for at, value in known.items() if value is not None)
+def _line(known: Mapping[int, float], depth: int) -> float | None:
+    told = sorted(known.items())
     if not told:
         return None
     if len(told) == 1:
         return told[0][1]
     near = sorted(sorted(told, key=lambda pair: abs(pair[0] - depth))[:2])
     (left, low), (right, high) = near
-    return max(1, int(np.floor(low + (high - low) * (depth - left) / (right - left))))
+    return low + (high - low) * (depth - left) / (right - left)

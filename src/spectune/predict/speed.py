@@ -19,7 +19,7 @@ from spectune.domain.spec import CampaignSpec
 from spectune.domain.verdict import Decision
 from spectune.predict.evidence import Body, earlier, model_of, own, scatter_among
 from spectune.predict.fit import Floats, Prediction
-from spectune.predict.points import Point, batch_in, family_of, group_of
+from spectune.predict.points import Point, batch_in, family_of, group_of, stall_of
 from spectune.predict.room import interpolated
 
 Room = Callable[[CampaignSpec, History, Candidate], Capacity | None]
@@ -69,8 +69,10 @@ class _Outcome:
         self._earlier = [body for body in bodies if body.source]
         self._waits: dict[str, list[float]] = {}
         self._in_flight: dict[str, float] = {}
+        self._prompts: dict[str, list[float]] = {}
         for body in bodies:  # this campaign's own first: what it tells of a cell holds
             self._waits = {**_waits(body), **self._waits}
+            self._prompts = {**_prompts(body), **self._prompts}
             self._in_flight = {**_in_flight(body), **self._in_flight}
         self._model = model_of(spec, bodies, scatter_among(measured))
 
@@ -109,7 +111,9 @@ class _Outcome:
         for cell in self._spec.cells:
             batch = batch_in(cell, room.max_running if room else None, self._in_flight.get(cell.key))
             if batch is not None:
-                point = Point(family_of(candidate), candidate.speculation.depth, cell.key, group_of(cell), batch)
+                stall_s = stall_of(median(self._prompts.get(cell.key, [0.0])), batch)
+                depth = candidate.speculation.depth
+                point = Point(family_of(candidate), depth, cell.key, group_of(cell), batch, stall_s)
                 yield _Target(name, cell.key, point)
 
     def _metric(self, targets: Sequence[_Target], prediction: Prediction) -> tuple[Floats, Floats]:
@@ -208,6 +212,14 @@ def _waits(body: Body) -> dict[str, list[float]]:
     for speed in body.speeds:
         if speed.wait_s is not None:
             found.setdefault(speed.point.cell, []).append(speed.wait_s)
+    return found
+
+
+def _prompts(body: Body) -> dict[str, list[float]]:
+    """Cell key -> seconds per token that another's prompt takes, of each speed."""
+    found: dict[str, list[float]] = {}
+    for speed in body.speeds:
+        found.setdefault(speed.point.cell, []).append(speed.prompt_s)
     return found
 
 
