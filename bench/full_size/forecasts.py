@@ -45,7 +45,7 @@ def misses(history: History, share: float, known: int) -> Iterator[Miss]:
     found = series(history, share)
     few = [trial for depth in (0, known) for trial in found.get(depth, ())]
     spec = replace(history.opened.spec, objective=replace(history.opened.spec.objective, confidence=CONFIDENCE))
-    told = replace(history, trials={trial.number: _usable(trial) for trial in few})
+    told = replace(history, trials={trial.number: usable(trial) for trial in few})
     others = {depth: trials for depth, trials in found.items() if depth not in (0, known)}
     asked = {depth: plain(trials[0].candidate) for depth, trials in others.items()}
     made = SpeedForecaster().forecast(spec, told, asked.values())
@@ -62,7 +62,7 @@ def misses(history: History, share: float, known: int) -> Iterator[Miss]:
                 yield Miss(depth, key, expected.value, expected.low, expected.high, seen.value, sd)
 
 
-def _usable(trial: Trial) -> Trial:
+def usable(trial: Trial) -> Trial:
     """Random weights and forced acceptance spoil every trial's answers, which doubts of its cells say too; its speeds
     are real."""
     cells = {key: replace(cell, measurement=replace(cell.measurement, doubts=())) for key, cell in trial.cells.items()}

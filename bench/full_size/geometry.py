@@ -7,6 +7,7 @@ expert shared by all, and one layer more that drafts (MTP). Tensor parallelism h
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 BF16, FP32 = 2, 4
@@ -48,7 +49,7 @@ class Shape:
 
     def distinct(self, tokens: float) -> float:
         """Experts of a layer that so many tokens call, if each token draws its own at random: E (1 - (1 - k/E)^n)."""
-        return self.experts * (1 - (1 - self.active / self.experts) ** tokens)
+        return self.experts * (1 - math.pow(1 - self.active / self.experts, tokens))
 
     def expert_traffic(self, tokens: float) -> float:
         """Bytes of expert weights that one layer must read for so many tokens."""
