@@ -24,7 +24,7 @@ from spectune.verify.gate import Gate
 from spectune.verify.probes import FULL, Size, probe_set
 from spectune.verify.sampling import PLENTY, sampled_set
 
-_ANSWERED = frozenset({"generation", "answers", "answers-sampled"})
+_ANSWERED = frozenset({"generation", "answers", "answers-in-company", "answers-sampled"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Speed as tokens per step over seconds per step, fitted to all speeds and counts of a campaign at once.
 
-Per-user speed is tokens_per_step / t(batch, k), less what the prompts of others take. The target's cost is shared by all
+Per-user speed is tokens_per_step / t(batch, k), less what prompts of others take. The target's cost is shared by all
 methods; each family (candidates that differ in depth alone) has its draft cost and its acceptance. What the formulas
 miss is a smooth misfit of a few per cent over tokens in a pass and depth, plus one of each depth by itself, so that
 measured depths are reproduced and others are no more certain than such formulas deserve.

@@ -112,11 +112,15 @@ def compare(baseline: Sequence[Answer], floor: Sequence[Answer] | None, candidat
 
 
 def example(name: str, theirs: str, ours: str, at: int = 0) -> str:
-    """One pair of answers from a little before a position, quoted so that nothing in them can act on a terminal."""
-    start = max(0, at - SHOWN // 3)
-    before = "..." if start else ""
-    mine, other = (f"{before}{text[start : start + SHOWN]!r}" for text in (ours, theirs))
+    """One pair of answers from a little before a position, for people."""
+    mine, other = (quoted(text, at) for text in (ours, theirs))
     return f'for example "{name}": {mine}, the baseline: {other}'
+
+
+def quoted(text: str, at: int = 0) -> str:
+    """An answer from a little before a position, so that nothing in it can act on a terminal."""
+    start = max(0, at - SHOWN // 3)
+    return f"{'...' if start else ''}{text[start : start + SHOWN]!r}"
 
 
 def _failures(baseline: Sequence[Answer], candidate: Sequence[Answer]) -> Result:

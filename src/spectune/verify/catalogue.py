@@ -7,6 +7,7 @@ from spectune.verify import (
     aftermath,
     announced,
     answers,
+    company,
     drafting,
     endurance,
     identity,
@@ -211,6 +212,16 @@ CHECKS: tuple[Check, ...] = (
         "or differ from the start",
         advice="Compare the answers; try another depth, another batch size or a newer engine.",
         look=answers.answers_agree,
+    ),
+    Check(
+        name="answers-in-company",
+        stage=Stage.ANSWERS,
+        asks="Does the server answer in company as it does alone?",
+        why="Some faults show in batches only. Where the service as it is has one, comparing with it tells nothing.",
+        violation="answers to the same prompts differ from the start when others are served as well",
+        advice="Read the answers of one user and of several; try without captured graphs, with another attention "
+        "backend, or a newer engine.",
+        look=company.answers_alike,
     ),
     Check(
         name="answers-sampled",
