@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 from spectune.assemble.campaigns import opening
-from spectune.assemble.outlook import BY_MEASUREMENT, CONFIRMATION, Outlook, foreseen, outlook
+from spectune.assemble.course import BY_MEASUREMENT, CONFIRMATION
+from spectune.assemble.outlook import Outlook, foreseen, outlook
 from spectune.assemble.transfer import priors
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
-from spectune.domain.spec import CandidateSpec, ObjectiveSpec, SearchSpec
+from spectune.domain.spec import CandidateSpec, ObjectiveSpec, SearchSpec, WorkloadSpec
 from spectune.domain.trial import Purpose
 from spectune.ledger.store import SqlLedger
 from spectune.search.staged import at_depth
 from tests.assemble.earlier import SPACE, SURFACE, prepared, start, write
+from tests.predict.test_speed import depths, simple, told
 
 LABELS = [at_depth(Candidate(), SPACE, depth).label for depth in SPACE.depths]
 
@@ -99,3 +101,14 @@ def test_an_interrupted_campaign_is_gone_on_with(tmp_path: Path) -> None:
 def test_a_directory_without_a_ledger_is_no_error(tmp_path: Path) -> None:
     assert foreseen(prepared(), tmp_path / "none", (), lambda there, new: there).sources == ()
     assert not (tmp_path / "none").exists()
+
+
+def test_where_drafts_cease_to_pay() -> None:
+    surface = simple((1, 64, 512))
+    history = told(surface, [surface.baseline, surface.baseline, depths(surface)[2]], 0.005)
+    found = outlook(replace(prepared(), spec=surface.spec), history)
+    assert found.crossover is not None
+    assert found.crossover.users is not None
+    assert 64 < found.crossover.users < 512
+    quiet = outlook(replace(prepared(), spec=replace(surface.spec, workload=WorkloadSpec(concurrency=(1, 2)))), history)
+    assert quiet.crossover is None

@@ -10,11 +10,13 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from spectune.assemble.outlook import Outlook, Row, Step
+from spectune.assemble.course import Step
+from spectune.assemble.outlook import Outlook, Row
 from spectune.cli.plan import page
 from spectune.domain.deployment import Capacity
 from spectune.domain.estimate import Ratio
 from spectune.domain.trial import Purpose
+from spectune.predict.outlook import Crossover
 
 LEVELS = ("1 user", "8 users", "64 users", "128 users", "256 users")
 GAIN = Ratio(1.61, 1.44, 1.802, 5, 0.95)
@@ -85,3 +87,16 @@ def test_it_is_json() -> None:
     told = json.loads(json.dumps(asdict(outlook())))
     assert told["steps"][1]["expected"]["value"] == 1.61
     assert told["rows"][1]["room"]["max_running"] == 26
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (Crossover(23.4, 11.6, 60.2), "up to about 23 users (12 to 60), and to cost above that"),
+        (Crossover(23.4, 11.6, None), "up to about 23 users (at least 12), and to cost above that"),
+        (Crossover(23.4, None, None), "up to about 23 users, and to cost above that"),
+    ],
+)
+def test_the_users_up_to_whom_drafts_pay(at: Crossover, words: str) -> None:
+    assert words in " ".join(shown(replace(outlook(), crossover=at), 80).split())
+    assert "expected to pay" not in shown(outlook(), 80)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from spectune.judge.two_runs import compare_runs
     from spectune.ledger.store import SqlLedger
     from spectune.predict.export import acceptance_export, surface_csv
+    from spectune.predict.outlook import Crossover
 
 _ELSEWHERE = {
     **dict.fromkeys(("Bench", "Endpoint", "Listener", "bench", "look", "new_run", "verify"), "assemble.endpoints"),
@@ -63,6 +64,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
     "priors": "assemble.transfer",
     "spec_from_unit": "assemble.service_file",
+    "Crossover": "predict.outlook",
     **dict.fromkeys(("acceptance_export", "surface_csv"), "predict.export"),
 }
 
@@ -70,6 +72,7 @@ __all__ = [
     "Bench",
     "Campaign",
     "Comparison",
+    "Crossover",
     "Endpoint",
     "Listener",
     "Outlook",

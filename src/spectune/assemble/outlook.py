@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from spectune.assemble.campaigns import Prepared, opening
+from spectune.assemble.course import Course, Step, course_of
 from spectune.assemble.ledgers import ledger_path, readable, unfinished
 from spectune.assemble.planning import candidates, expected_launches
-from spectune.assemble.strategies import strategy
 from spectune.assemble.transfer import priors
 from spectune.domain.candidate import Candidate
-from spectune.domain.deployment import Capacity, Deployment, Seen
-from spectune.domain.estimate import Estimate, Ratio
-from spectune.domain.events import Decided, Deployed, Event, Measured, TrialEnded, TrialStarted
+from spectune.domain.deployment import Capacity
+from spectune.domain.estimate import Ratio
 from spectune.domain.forecast import Forecast
 from spectune.domain.history import History
-from spectune.domain.measurement import Measurement
 from spectune.domain.metrics import MetricName
-from spectune.domain.ports import Proposal, Stop
 from spectune.domain.priors import PriorTrial
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import Purpose, TrialState
-from spectune.domain.verdict import Decision, Verdict
-from spectune.predict.outlook import gains_by_level
-from spectune.predict.speed import SpeedForecaster
+from spectune.domain.trial import Purpose
+from spectune.domain.workload import Level, LevelKind
+from spectune.predict.outlook import Crossover, by_level, crossover
+from spectune.predict.speed import Gains, SpeedForecaster
 from spectune.search.prospects import hopeless, prospect
-from spectune.search.staged import spelled_out
 
 GoingOn = Callable[[tuple[str, History] | None, Prepared], tuple[str, History] | None]
 
-_MOST_STEPS = 60
-CONFIRMATION = "the confirmation of the best, interleaved with the baseline"
-BY_MEASUREMENT = "what these launches measure decides what follows"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One launch. `expected` is its speed against the baseline under the objective; None where nothing is known."""
-
-    label: str
-    purpose: Purpose
-    reason: str
-    expected: Ratio | None
+PER_USER, AGGREGATE = MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +38,7 @@ class Row:
     Attributes:
         launch: number of the step that tries it; 0 for none.
         gain: speed against the baseline under the objective.
-        per_user, aggregate: level -> speed against the baseline.
+        per_user, aggregate: label of a level -> speed against the baseline.
         room: KV tokens and requests at a time.
         note: why it is not tried, or what is special about it; "" otherwise.
     """
@@ -80,6 +64,7 @@ class Outlook:
     confirming: launches of the confirmation.
     most: launches that the budget allows.
     seconds: of one launch with all its cells; where `learned` is False, of measuring alone.
+    crossover: number of users above which no candidate is faster for a user than the baseline.
     """
 
     campaign: str
@@ -93,25 +78,11 @@ class Outlook:
     most: int
     seconds: float
     learned: bool
+    crossover: Crossover | None = None
 
     @property
     def minutes(self) -> float:
         return self.launches * self.seconds / 60
-
-
-@dataclass(frozen=True, slots=True)
-class _Course:
-    """Attributes:
-    whole: whether it goes to the end of the search.
-    history: as it would be at its end.
-    before: candidate id -> how its latest trial ended, of those that were launched already.
-    """
-
-    steps: tuple[Step, ...]
-    then: str
-    whole: bool
-    history: History
-    before: Mapping[str, TrialState]
 
 
 def outlook(prepared: Prepared, history: History, campaign: str = "") -> Outlook:
@@ -125,7 +96,7 @@ def outlook(prepared: Prepared, history: History, campaign: str = "") -> Outlook
     asked = {prepared.baseline.label: prepared.baseline, **candidates(prepared)}
     forecasts = _forecasts(spec, history, list(asked.values()))
     seconds, learned = _seconds(spec, history)
-    course = _course(prepared, history, forecasts, seconds)
+    course = course_of(prepared, history, forecasts, seconds)
     finished = len(history.finished)
     confirmed = sum(trial.purpose is Purpose.CONFIRM for trial in history.finished)
     confirming = max(0, 2 * spec.budget.confirm_pairs - confirmed)
@@ -133,7 +104,7 @@ def outlook(prepared: Prepared, history: History, campaign: str = "") -> Outlook
     launches = len(course.steps) + confirming
     if not course.whole:
         launches = max(launches, expected_launches(spec, len(asked) - 1) - finished)
-    shown = gains_by_level(SpeedForecaster(), spec, history, asked.values()) if forecasts else {}
+    shown = SpeedForecaster().by_level(spec, history, asked.values()) if forecasts else {}
     ends = _forecasts(spec, course.history, list(asked.values())) if forecasts else {}
     place = {step.label: number for number, step in reversed(list(enumerate(course.steps, 1)))}
     return Outlook(
@@ -147,7 +118,8 @@ def outlook(prepared: Prepared, history: History, campaign: str = "") -> Outlook
                 label,
                 place.get(label, 0),
                 forecasts[one.id].gain if one.id in forecasts else None,
-                *shown.get(one.id, ({}, {})),
+                _told(shown.get(one.id, {}), PER_USER),
+                _told(shown.get(one.id, {}), AGGREGATE),
                 forecasts[one.id].capacity if one.id in forecasts else None,
                 _note(prepared, course, one, ends, label in place),
             )
@@ -158,7 +130,24 @@ def outlook(prepared: Prepared, history: History, campaign: str = "") -> Outlook
         most,
         seconds,
         learned,
+        _crossover(prepared, history, asked.values()) if forecasts else None,
     )
+
+
+def _told(gains: Mapping[Level, Gains], metric: MetricName) -> Mapping[str, Ratio]:
+    return {level.label: told[metric] for level, told in gains.items() if metric in told}
+
+
+def _crossover(prepared: Prepared, history: History, asked: Iterable[Candidate]) -> Crossover | None:
+    """Between the least and the most users of the campaign; None where the baseline speculates, so that there is no
+    such point, or nothing crosses."""
+    users = [cell.level.users for cell in prepared.spec.cells if cell.level.kind is LevelKind.CONCURRENCY]
+    speculating = [one for one in asked if one.speculation.depth]
+    if not users or not speculating or prepared.baseline.speculation.depth:
+        return None
+    between = [2**power for power in range(20) if min(users) < 2**power < max(users)]
+    found = crossover(by_level(SpeedForecaster(), prepared.spec, history, speculating, [*users, *between]))
+    return found if found.users is not None else None
 
 
 def foreseen(prepared: Prepared, directory: Path, others: Sequence[Path], to_go_on_with: GoingOn) -> Outlook:
@@ -208,100 +197,7 @@ def _seconds(spec: CampaignSpec, history: History) -> tuple[float, bool]:
     return median(ready for ready, _, _ in times) + len(spec.cells) * each, True
 
 
-def _course(prepared: Prepared, history: History, forecasts: Mapping[str, Forecast], seconds: float) -> _Course:
-    """Steps as the strategy would make them if every launch measured what is forecast."""
-    spec, chooser = prepared.spec, strategy(prepared.spec)
-    named = {spelled_out(prepared.baseline, spelled).id for spelled in spec.search.candidates}
-    before = {trial.candidate.id: trial.state for trial in history.finished}
-    steps: list[Step] = []
-    blind = False
-    while len(steps) < _MOST_STEPS:
-        step = chooser.propose(spec, history)
-        if isinstance(step, Stop):
-            return _Course(tuple(steps), BY_MEASUREMENT if blind else step.reason, not blind, history, before)
-        if step.purpose is Purpose.CONFIRM:
-            return _Course(tuple(steps), CONFIRMATION, True, history, before)
-        candidate = step.candidate
-        # Named candidates and other settings are tried whatever was measured; depths are not.
-        certain = candidate.id in named or dict(candidate.knobs) != dict(prepared.baseline.knobs)
-        chosen = step.purpose is Purpose.EXPLORE and not certain and not candidate.speculation.schedule
-        if blind and chosen and _is_begun(history, candidate):
-            break
-        if candidate.label in prepared.pruned:
-            history = _played(history, _refused(history, step))
-            continue
-        forecast = forecasts.get(candidate.id)
-        blind = blind or (forecast is None and (chosen or step.purpose is Purpose.BASELINE))
-        steps.append(Step(candidate.label, step.purpose, step.reason, forecast.gain if forecast else None))
-        history = _played(history, _imagined(spec, history, step, forecasts, seconds))
-    return _Course(tuple(steps), BY_MEASUREMENT, False, history, before)
-
-
-def _is_begun(history: History, candidate: Candidate) -> bool:
-    """Whether its method was launched: from then on results decide."""
-    method = (candidate.speculation.method, candidate.speculation.draft_model)
-    tried = (trial.candidate.speculation for trial in history.finished)
-    return method in {(one.method, one.draft_model) for one in tried}
-
-
-def _played(history: History, events: Sequence[Event]) -> History:
-    for event in events:
-        history = history.then(event)
-    return history
-
-
-def _refused(history: History, step: Proposal) -> list[Event]:
-    number = max(history.trials, default=0) + 1
-    reference = history.incumbent.id
-    return [
-        TrialStarted(0.0, number, 1, step.candidate, step.purpose, ""),
-        TrialEnded(0.0, number, TrialState.PRUNED, ""),
-        Decided(0.0, number, Verdict(Decision.REVERT, "", reference)),
-    ]
-
-
-def _imagined(
-    spec: CampaignSpec, history: History, step: Proposal, forecasts: Mapping[str, Forecast], seconds: float
-) -> list[Event]:
-    """A trial that measures what was forecast, to the precision asked for; without a forecast it tells nothing."""
-    number, forecast = max(history.trials, default=0) + 1, forecasts.get(step.candidate.id)
-    room = forecast.capacity if forecast and forecast.capacity else Capacity()
-    deployment = Deployment((), {}, "", 0, 0.0, 0.0, 0.0, Seen(capacity=room))
-    made: list[Event] = [
-        TrialStarted(0.0, number, 1, step.candidate, step.purpose, ""),
-        Deployed(0.0, number, deployment),
-    ]
-    off = spec.budget.precision
-    for cell in spec.cells if forecast else ():
-        told = forecast.cells.get(cell.key, {}) if forecast else {}
-        metrics = {
-            name: Estimate(one.value, one.value * (1 - off), one.value * (1 + off), 1, spec.objective.confidence)
-            for name, one in told.items()
-        }
-        measured = Measurement(cell, 0.0, spec.budget.cell_seconds, metrics, {}, {}, cell.level.value)
-        made.append(Measured(0.0, number, measured, ()))
-    made.append(TrialEnded(seconds, number, TrialState.VALID, ""))
-    made.append(Decided(seconds, number, _verdict(spec, history, step, forecasts)))
-    return made
-
-
-def _verdict(spec: CampaignSpec, history: History, step: Proposal, forecasts: Mapping[str, Forecast]) -> Verdict:
-    reference = history.incumbent.id
-    own, other = (forecasts[one].gain if one in forecasts else None for one in (step.candidate.id, reference))
-    if own is None or other is None or step.purpose is not Purpose.EXPLORE:
-        return Verdict(Decision.INCONCLUSIVE, "", reference)
-    ratio, off = own.value / other.value, spec.budget.precision
-    if ratio >= 1 + spec.objective.min_gain:
-        decision = Decision.KEEP
-    else:
-        decision = Decision.REVERT if ratio < 1 - off else Decision.TIE
-    overall = Ratio(ratio, ratio * (1 - off), ratio * (1 + off), 1, spec.objective.confidence)
-    return Verdict(decision, "", reference, overall)
-
-
-def _note(
-    prepared: Prepared, course: _Course, candidate: Candidate, ends: Mapping[str, Forecast], planned: bool
-) -> str:
+def _note(prepared: Prepared, course: Course, candidate: Candidate, ends: Mapping[str, Forecast], planned: bool) -> str:
     """Args:
     ends: forecasts at the end of the course.
     """

@@ -55,11 +55,21 @@ def page(found: assemble.Outlook, confidence: float) -> RenderableType:
                 parts += [
                     *_titled(f"{title} against the baseline, %, with its {interval}", _speeds(found, name, levels))
                 ]
+    if found.crossover is not None:
+        parts += [Text(""), Text(_crossed(found.crossover))]
     notes: dict[str, list[str]] = {}
     for row in found.rows:
         notes.setdefault(row.note, []).append(row.label)
     parts += [Text.assemble((", ".join(labels), "bold"), f": {note}") for note, labels in notes.items() if note]
     return Group(*parts)
+
+
+def _crossed(at: assemble.Crossover) -> str:
+    low, high = (f"{users:.0f}" if users is not None else "" for users in (at.low, at.high))
+    reach = (
+        f" ({low} to {high})" if low and high else f" (at least {low})" if low else f" (at most {high})" if high else ""
+    )
+    return f"for a user, drafts are expected to pay up to about {at.users:.0f} users{reach}, and to cost above that"
 
 
 def _titled(title: str, table: Table) -> Iterator[RenderableType]:

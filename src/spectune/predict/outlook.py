@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from spectune.domain.candidate import Candidate
 from spectune.domain.estimate import Ratio
-from spectune.domain.forecast import Forecaster
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.workload import LevelKind
+from spectune.predict.speed import SpeedForecaster
+
+SPEED: Final = MetricName.PER_USER_SPEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,52 +47,26 @@ class Crossover:
 
 
 def by_level(
-    forecaster: Forecaster,
+    forecaster: SpeedForecaster,
     spec: CampaignSpec,
     history: History,
     candidates: Iterable[Candidate],
     levels: Iterable[int],
 ) -> tuple[AtLevel, ...]:
-    """The best candidate at each level, quietest first; levels about which nothing can be said are absent.
+    """The best candidate for a user at each level, quietest first; levels about which nothing can be said are absent.
 
     The levels need not have been measured. Sampling temperatures count alike.
     """
-    asked = list(candidates)
+    asked = {candidate.id: candidate for candidate in candidates}
+    there = replace(spec, workload=replace(spec.workload, concurrency=tuple(sorted(set(levels))), rates=()))
+    made = forecaster.by_level(there, history, asked.values())
     found = []
-    for users in sorted(set(levels)):
-        workload = replace(spec.workload, concurrency=(users,), rates=())
-        objective = replace(spec.objective, maximise=MetricName.PER_USER_SPEED, weights={})
-        here = replace(spec, workload=workload, objective=objective)
-        made = forecaster.forecast(here, history, [history.baseline, *asked])
-        gains = {c.id: gain for c in asked if c.id in made and (gain := made[c.id].gain) is not None}
+    for level in dict.fromkeys(cell.level for cell in there.cells):
+        gains = {name: told[level][SPEED] for name, told in made.items() if SPEED in told.get(level, {})}
         if gains:
             best = max(gains, key=lambda name: gains[name].value)
-            found.append(AtLevel(users, next(c for c in asked if c.id == best), gains[best]))
+            found.append(AtLevel(level.users, asked[best], gains[best]))
     return tuple(found)
-
-
-def gains_by_level(
-    forecaster: Forecaster, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]
-) -> dict[str, tuple[dict[str, Ratio], dict[str, Ratio]]]:
-    """Candidate id -> level -> forecast per-user, and aggregate, speed against the baseline.
-
-    Sampling temperatures count alike; what can't be said is absent.
-    """
-    asked = [history.baseline, *candidates]
-    found: dict[str, tuple[dict[str, Ratio], dict[str, Ratio]]] = {c.id: ({}, {}) for c in asked}
-    goals = [
-        replace(spec.objective, maximise=MetricName.PER_USER_SPEED, weights={}),
-        replace(spec.objective, maximise=MetricName.AGGREGATE_SPEED, weights={}),
-    ]
-    for level in dict.fromkeys(cell.level for cell in spec.cells):
-        rates = (level.value,) if level.kind is LevelKind.RATE else ()
-        workload = replace(spec.workload, concurrency=() if rates else (level.users,), rates=rates)
-        for place, goal in enumerate(goals):
-            here = replace(spec, workload=workload, objective=goal)
-            for name, made in forecaster.forecast(here, history, asked).items():
-                if made.gain is not None:
-                    found[name][place][level.label] = made.gain
-    return found
 
 
 def crossover(levels: Sequence[AtLevel]) -> Crossover:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
@@ -17,10 +17,14 @@ from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.verdict import Decision
+from spectune.domain.workload import Level
 from spectune.predict.evidence import Body, earlier, model_of, own, scatter_among
 from spectune.predict.fit import Floats, Prediction
 from spectune.predict.points import Point, batch_in, family_of, group_of, stall_of
 from spectune.predict.room import interpolated
+
+Gains = Mapping[MetricName, Ratio]
+"""Per-user and aggregate speed against the baseline's."""
 
 Room = Callable[[CampaignSpec, History, Candidate], Capacity | None]
 """What a candidate's capacity will be; None where nothing can be said."""
@@ -41,13 +45,33 @@ class SpeedForecaster:
     def forecast(self, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]) -> Mapping[str, Forecast]:
         found: dict[str, Forecast] = {}
         asked = list(candidates)
+        for outcome, alike in self._outcomes(spec, history, asked):
+            found |= outcome.forecasts(alike)
+        return {c.id: found[c.id] for c in asked if c.id in found}
+
+    def by_level(
+        self, spec: CampaignSpec, history: History, candidates: Iterable[Candidate]
+    ) -> Mapping[str, Mapping[Level, Gains]]:
+        """Candidate id -> level -> gains over the baseline, of every level that the workload names, measured or not.
+
+        Sampling temperatures count alike; what can't be said is absent.
+        """
+        found: dict[str, dict[Level, Gains]] = {}
+        for outcome, alike in self._outcomes(spec, history, list(candidates)):
+            for name, levels in outcome.by_level(alike).items():
+                found.setdefault(name, {}).update(levels)
+        return found
+
+    def _outcomes(
+        self, spec: CampaignSpec, history: History, asked: Sequence[Candidate]
+    ) -> Iterator[tuple[_Outcome, Sequence[Candidate]]]:
+        """One for every set of other settings, with its candidates; none where nothing was measured."""
         for knobs in {tuple(sorted(c.knobs.items())): None for c in asked}:
-            alike = [c for c in asked if tuple(sorted(c.knobs.items())) == knobs]
             measured = own(history, knobs)
             bodies = [body for body in (measured, *earlier(spec, history, knobs, measured)) if body.speeds]
             if bodies:
-                found |= _Outcome(spec, history, measured, bodies, self._room).forecasts(alike)
-        return {c.id: found[c.id] for c in asked if c.id in found}
+                alike = [c for c in asked if tuple(sorted(c.knobs.items())) == knobs]
+                yield _Outcome(spec, history, measured, bodies, self._room), alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +102,13 @@ class _Outcome:
 
     def forecasts(self, candidates: Sequence[Candidate]) -> Mapping[str, Forecast]:
         measured = {trial.candidate.id: trial.candidate for trial in self._trials}
-        known = {**{c.id: c for c in candidates if self._knows(c)}, **measured}
-        rooms = {name: self._room(self._spec, self._history, candidate) for name, candidate in known.items()}
-        targets = [t for name, candidate in known.items() for t in self._targets(name, candidate, rooms[name])]
+        known, rooms, targets = self._asked([*candidates, *measured.values()])
         if not targets:
             return {}
         prediction = self._model.predict([target.point for target in targets])
-        scores = _Scores(self._spec, targets, prediction, self._metric(targets, prediction))
+        wanted = {cell.key: self._spec.weight(cell) for cell in self._spec.cells}
+        metric = self._metric(targets, prediction, self._spec.objective.maximise)
+        scores = _Scores(self._spec.objective.confidence, wanted, targets, prediction, metric)
         leader = scores.best([name for name in measured if not _broke(self._history, name)])
         made = {}
         for name in dict.fromkeys(c.id for c in candidates):
@@ -98,6 +122,31 @@ class _Outcome:
                 basis, behind = self._basis(candidate), self._count - len(self._trials)
                 made[name] = Forecast(candidate, cells, rooms[name], basis, gain, lead, leader if lead else "", behind)
         return made
+
+    def by_level(self, candidates: Sequence[Candidate]) -> Mapping[str, Mapping[Level, Gains]]:
+        baseline = self._history.baseline
+        known, _, targets = self._asked([*candidates, baseline])
+        if not targets:
+            return {}
+        prediction = self._model.predict([target.point for target in targets])
+        found: dict[str, dict[Level, Gains]] = {c.id: {} for c in candidates if c.id in known}
+        for metric in (MetricName.PER_USER_SPEED, MetricName.AGGREGATE_SPEED):
+            logs = self._metric(targets, prediction, metric)
+            for level in dict.fromkeys(cell.level for cell in self._spec.cells):
+                wanted = {cell.key: 1.0 for cell in self._spec.cells if cell.level == level}
+                scores = _Scores(self._spec.objective.confidence, wanted, targets, prediction, logs)
+                for name, levels in found.items():
+                    if (gain := scores.ratio(name, baseline.id, self._count)) is not None:
+                        levels[level] = {**levels.get(level, {}), metric: gain}
+        return found
+
+    def _asked(
+        self, candidates: Sequence[Candidate]
+    ) -> tuple[Mapping[str, Candidate], Mapping[str, Capacity | None], Sequence[_Target]]:
+        """Those of whose method something is known, by id, their room, and where each is to be forecast."""
+        known = {c.id: c for c in candidates if self._knows(c)}
+        rooms = {name: self._room(self._spec, self._history, candidate) for name, candidate in known.items()}
+        return known, rooms, [t for name, one in known.items() for t in self._targets(name, one, rooms[name])]
 
     @property
     def _count(self) -> int:
@@ -116,10 +165,10 @@ class _Outcome:
                 point = Point(family_of(candidate), depth, cell.key, group_of(cell), batch, stall_s)
                 yield _Target(name, cell.key, point)
 
-    def _metric(self, targets: Sequence[_Target], prediction: Prediction) -> tuple[Floats, Floats]:
-        """Log of the objective's metric for each target, and its slope in log per-user speed; nan where unknown."""
+    def _metric(self, targets: Sequence[_Target], prediction: Prediction, metric: MetricName) -> tuple[Floats, Floats]:
+        """Log of a metric for each target, and its slope in log per-user speed; nan where unknown."""
         logs, slope = prediction.mean.copy(), np.ones(len(targets))
-        if self._spec.objective.maximise is MetricName.AGGREGATE_SPEED:
+        if metric is MetricName.AGGREGATE_SPEED:
             for i, target in enumerate(targets):
                 logs[i], slope[i] = self._aggregate(target.point, prediction.mean[i]) or (math.nan, 0.0)
         return logs, slope
@@ -159,14 +208,18 @@ class _Outcome:
 
 
 class _Scores:
-    """The objective, a weighted mean of log speeds over cells, for each candidate."""
+    """A weighted mean of log speeds over cells, for each candidate. `wanted` are the weights, by key of the cell."""
 
     def __init__(
-        self, spec: CampaignSpec, targets: Sequence[_Target], prediction: Prediction, metric: tuple[Floats, Floats]
+        self,
+        confidence: float,
+        wanted: Mapping[str, float],
+        targets: Sequence[_Target],
+        prediction: Prediction,
+        metric: tuple[Floats, Floats],
     ) -> None:
-        self._confidence = spec.objective.confidence
+        self._confidence = confidence
         self._prediction, (self._logs, self._slopes) = prediction, metric
-        wanted = {cell.key: spec.weight(cell) for cell in spec.cells}
         wanted = {key: weight for key, weight in wanted.items() if weight > 0}
         total = sum(wanted.values())
         self._weights: dict[str, Floats] = {}
