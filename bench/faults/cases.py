@@ -54,6 +54,13 @@ def simulated(profile: str, trial: Trial, **args: bool | int | float | str) -> C
     return lambda lab: lab.run(lab.simulated(profile, **args), trial)
 
 
+def garbled_service(lab: Lab) -> Report:
+    """The baseline has the fault as well, so that the answers of both are alike."""
+    bed, fault = lab.simulated("hand-run"), "garbage-when-concurrent"
+    env = {**bed.service.env, "SPECTUNE_SIM_FAULTS": fault}
+    return lab.run(replace(bed, service=replace(bed.service, env=env)), Trial(MTP, fault))
+
+
 def squatted(lab: Lab) -> Report:
     """Another program listens on the port before the server starts."""
     bed = lab.simulated("hand-run")
@@ -298,6 +305,7 @@ MEASUREMENT = (
 
 ANSWERS = (
     _fault("garbage in company", "answers", "answers", simulated("hand-run", Trial(MTP, "garbage-when-concurrent"))),
+    _fault("garbage in company, of the service itself too", "answers", "answers-in-company", garbled_service),
     _fault("garbage", "answers", "answers", simulated("hand-run", Trial(MTP, "garbage-answers"))),
     _fault("loops", "answers", "answers", simulated("hand-run", Trial(MTP, "loops"))),
     _fault("answers are cut short", "answers", "answers", simulated("hand-run", Trial(MTP, "truncated-answers"))),

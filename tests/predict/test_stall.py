@@ -99,6 +99,28 @@ def test_without_times_nothing_is_said_of_prompts() -> None:
     assert {speed.point.stall_s for speed in speeds(told(False).finished)} == {0.0}
 
 
+@pytest.mark.parametrize(("users", "told_it"), [(4, True), (5, False), (64, False)])
+def test_only_quiet_levels_tell_how_long_a_prompt_takes(users: int, told_it: bool) -> None:
+    """With more users a time to the first token is that of a queue."""
+    (first, *_) = told(True).finished
+    (cell,) = (cell for cell in first.cells.values() if cell.measurement.cell.level.users == 4)
+    level = replace(cell.measurement.cell.level, value=users)
+    busy = replace(cell, measurement=replace(cell.measurement, cell=replace(cell.measurement.cell, level=level)))
+    (speed,) = speeds([replace(first, cells={"busy": busy})])
+    assert (speed.point.stall_s > 0) == told_it
+
+
+def test_prompts_take_no_more_than_all_of_a_tokens_time() -> None:
+    (first, *_) = told(True).finished
+    (cell,) = (cell for cell in first.cells.values() if cell.measurement.cell.level.users == 4)
+    slow = Estimate(99.0, 99.0, 99.0, 20, 0.9)
+    metrics = {**cell.measurement.metrics, MetricName.TTFT_P50: slow}
+    (speed,) = speeds(
+        [replace(first, cells={"c": replace(cell, measurement=replace(cell.measurement, metrics=metrics))})]
+    )
+    assert speed.point.stall_s == pytest.approx(1 / metrics[MetricName.PER_USER_SPEED].value)
+
+
 def test_an_open_load_tells_nothing_of_prompts() -> None:
     """There a time to the first token holds a queue that nobody chose."""
     (first, *_) = told(True).finished

@@ -29,6 +29,9 @@ _CELL_SD, _CELL_DF = 0.012, 4.0
 UNTOLD_SD = 0.2
 """What a log speed of which no interval is known is off by: one request, whose speed is that of its text."""
 
+QUIET: Final = 4
+"""Users up to whom a time to the first token is mostly that of reading the prompt."""
+
 _LEAST_SHARE = 0.01
 _FASTEST = 1e9
 
@@ -125,6 +128,8 @@ def _speeds(trial: Trial) -> Iterator[Speed]:
         wait = max(0.0, batch / total.value - 1 / own.value) if own and total else (0.0 if total else None)
         candidate = trial.candidate
         prompt = prompt_s / _answer(measured) if own else 0.0
+        if own and batch > 1:  # prompts of others can't take more of a token's time than all
+            prompt = min(prompt, 1 / own.value / (batch - 1))
         point = Point(
             family_of(candidate), candidate.speculation.depth, measured.cell.key, group_of(measured.cell), batch,
             stall_of(prompt, batch),
@@ -138,12 +143,13 @@ def stall_of(prompt_s: float, batch: float) -> float:
 
 
 def _prompt_s(trial: Trial) -> float:
-    """Seconds to read a prompt, at most: the time to the first token where fewest wait for each other; 0 where the
-    load is open, since the number in flight is a result there, or nothing tells."""
+    """Seconds to read a prompt, at most: the time to the first token where nearly nobody waits for another; 0 where no
+    such level was measured, or the load is open, since the number in flight is a result there."""
     told = [
         first.value
         for cell in trial.cells.values()
         if cell.measurement.cell.level.kind is LevelKind.CONCURRENCY
+        and cell.measurement.cell.level.users <= QUIET
         and (first := cell.measurement.metrics.get(MetricName.TTFT_P50)) is not None
         and 0 < first.value < math.inf
     ]
