@@ -36,6 +36,7 @@ def test_servers_of_one_model_agree(launch: Simulate, other: Sim) -> None:
     assert {name: finding.status for name, finding in found.items()} == {
         "generation": Status.OK,
         "answers": Status.OK,
+        "answers-in-company": Status.OK,
     }
 
 

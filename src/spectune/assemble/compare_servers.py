@@ -75,8 +75,8 @@ def against(
         what: how much is asked.
 
     Returns:
-        The findings "generation", "answers" and, unless no sampled prompts are wanted, "answers-sampled"; with an
-        example of what differs.
+        The findings "generation", "answers", "answers-in-company" and, unless no sampled prompts are wanted,
+        "answers-sampled"; with an example of what differs.
     """
     what = what or Comparison()
     probes = probe_set(what.size, islice(prompts.deal(0, 1), what.size.prompts))
