@@ -16,7 +16,7 @@ from spectune.domain.ports import Proposal, Stop, Target
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose, TrialState
 from spectune.domain.workload import Prompt
-from tests.support.fake_rooms import PROBE, FakeLoad, FakePrompts, FakeVerifier, World
+from tests.support.fake_rooms import PROBE, FakeEngine, FakeLoad, FakePrompts, FakeVerifier, World
 from tests.support.loop import SPEC, campaign, finished
 
 
@@ -99,15 +99,31 @@ def test_a_server_that_dies_while_measured_is_invalid_with_its_last_words() -> N
     world = World(dies_measuring=4)
     campaign(world).run()
     ended = next(event for event in world.events if isinstance(event, TrialEnded) and event.trial == 4)
-    assert (ended.state, ended.log) == (TrialState.INVALID, "killed")
+    assert (ended.state, ended.log.splitlines()[-1]) == (TrialState.INVALID, "killed")
     assert not world.running
+
+
+class Reading(FakeEngine):
+    """Finds the cause of a death where the log tells it."""
+
+    def diagnose(self, failure: EngineFailure) -> EngineFailure:
+        return EngineFailure(failure.kind, failure.log_tail.splitlines()[0], "", failure.log_tail)
+
+
+def test_a_cause_is_looked_for_above_all_that_follows_from_it() -> None:
+    world = World(dies_measuring=4)
+    campaign(world, engine=Reading(world)).run()
+    ended = next(event for event in world.events if isinstance(event, TrialEnded) and event.trial == 4)
+    assert ended.reason == "died-measuring: the cause"
+    assert len(ended.log) == 4000  # the ledger keeps the end
 
 
 def test_a_server_that_dies_while_asked_for_answers_is_invalid_with_its_last_words() -> None:
     world = World(dies_asked=4)
     campaign(world).run()
     ended = next(event for event in world.events if isinstance(event, TrialEnded) and event.trial == 4)
-    assert (ended.state, ended.reason, ended.log) == (TrialState.INVALID, "out-of-memory: no memory", "killed")
+    assert (ended.state, ended.reason) == (TrialState.INVALID, "out-of-memory: no memory")
+    assert ended.log.splitlines()[-1] == "killed"
     assert any(isinstance(event, Verified) and event.trial == 4 for event in world.events)
     assert not any(isinstance(event, Measured) and event.trial == 4 for event in world.events)
     assert not world.running

@@ -40,7 +40,8 @@ _MEMORY_BACK_S, _MEMORY_BACK_POLL_S = 15.0, 0.5
 _LOG_TAIL = 4000
 """What the ledger keeps of a failed trial's log, characters; its cause is named from more of it."""
 
-_DIAGNOSED = 64 << 10
+_DIAGNOSED = 1 << 20
+"""Of a log that is searched for a cause: an engine whose core has died writes a traceback for every later request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,5 +296,5 @@ def _dead(arm: _Arm, evidence: Evidence, probes: tuple[ProbeRun, ...]) -> bool:
 
 
 def _with_log(failure: EngineFailure, evidence: Evidence) -> EngineFailure:
-    log = evidence.exit.log_tail if evidence.exit is not None else evidence.log[-_DIAGNOSED:]
+    log = evidence.log[-_DIAGNOSED:] or (evidence.exit.log_tail if evidence.exit is not None else "")
     return EngineFailure(failure.kind, failure.message, failure.advice, log)

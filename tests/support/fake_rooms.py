@@ -123,7 +123,8 @@ class FakeRunning:
             self.world.dies_measuring,
             self.world.dies_asked,
         }
-        return Evidence("log of the server", {}, ListenerOwner.OURS, exit=Exit(-9, "killed") if dead else None)
+        log = "the cause\n" + 900 * "a traceback for a request after it\n" + "killed" if dead else "log of the server"
+        return Evidence(log, {}, ListenerOwner.OURS, exit=Exit(-9, "killed") if dead else None)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from scipy.special import bdtr
 
 from spectune.domain.asked import Asked
 from spectune.domain.candidate import Method
+from spectune.domain.measurement import Outcome
 from spectune.domain.trial import MeasuredCell
 from spectune.verify.check import Result, ok, unknown, violated, worst
 from spectune.verify.observed import Observed
@@ -90,6 +91,8 @@ def happened(asked: Asked, observed: Observed) -> Result:
         return _none_happened(wanted, observed, counts, total)
     if not counts:
         return unknown(wanted, "nothing was measured" if not observed.cells else "no count of drafts is told")
+    if total.drafted <= 0 and not any(cell.measurement.requests.get(Outcome.OK) for cell in observed.cells.values()):
+        return unknown(wanted, "no request was answered, so that nothing could be drafted")
     if total.drafted <= 0:
         return violated(wanted, f"speculation never engaged: 0 tokens drafted in {len(counts)} cells")
     if silent and asked.candidate.speculation.method not in FROM_TEXT:

@@ -15,6 +15,8 @@ from spectune.verify.observed import Observed
 
 MOST_FAILED = 0.01
 """Largest share of requests that may fail."""
+SHOWN = 200
+"""Characters of a failed request's words that a finding quotes."""
 HANGS = 2
 """So many unanswered requests at the end are no chance."""
 _SILENT = frozenset({Outcome.TIMEOUT_FIRST, Outcome.TIMEOUT_IDLE, Outcome.TIMEOUT_CONNECT})
@@ -59,6 +61,9 @@ def no_failures(asked: Asked, observed: Observed) -> Result:
     lost = sum(failed.values())
     kinds = ", ".join(f"{outcome.value}: {count}" for outcome, count in sorted(failed.items()))
     seen = f"{lost} of {total} failed" + (f" ({kinds})" if kinds else "")
+    records = (record for cell in observed.cells.values() for record in cell.records)
+    words = next((record.detail for record in records if record.outcome in failed and record.detail), "")
+    seen += f": {words[:SHOWN]}" if words else ""
     return violated(wanted, seen) if lost > MOST_FAILED * total else ok(wanted, seen)
 
 

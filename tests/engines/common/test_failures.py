@@ -39,4 +39,4 @@ def test_a_death_while_measuring_stays_one() -> None:
 
 
 def test_the_end_of_a_long_log_is_searched() -> None:
-    assert tail(EngineFailure(K.EXITED, "", "", "first" + "x" * (1 << 18))) == "x" * (1 << 18)
+    assert tail(EngineFailure(K.EXITED, "", "", "first" + "x" * (1 << 20))) == "x" * (1 << 20)

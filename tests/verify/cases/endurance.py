@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spectune.domain.deployment import Counters, Exit, ListenerOwner
 from spectune.domain.measurement import Outcome
 from spectune.verify.observed import Observed
@@ -15,6 +17,10 @@ ANEW = cell(counters=(Counters(output_tokens=0), Counters(output_tokens=80)), st
 GONE = evidence(listener=ListenerOwner.NONE, pages={})
 
 OK, FIRST, IDLE, CANCELLED = Outcome.OK, Outcome.TIMEOUT_FIRST, Outcome.TIMEOUT_IDLE, Outcome.CANCELLED
+
+
+WORDS = replace(record("p", outcome=Outcome.HTTP_ERROR), detail="HTTP 400 min_p is not supported")
+REFUSED = cell(requests={Outcome.HTTP_ERROR: 9}, records=(record("q", outcome=CANCELLED), WORDS))
 
 
 def ended(**requests: int) -> Observed:
@@ -50,6 +56,8 @@ CASES: Cases = {
         unknown(asked(), ended()),
         # They add up over cells, and are named.
         violated(asked(), loaded(cell(), cell(requests={Outcome.RESET: 3})), "3 of 103 failed (reset: 3)"),
+        # In their own words, where they left any.
+        violated(asked(), loaded(REFUSED), "9 of 9 failed (http-error: 9): HTTP 400 min_p is not supported"),
     ),
     "sustained-generation": (
         ok(asked(), in_order(OK, OK, OK)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spectune.domain.errors import EngineFailure, FailureKind
 from spectune.engines.common.texts import Groups, Text, filled
 
-_TAIL = 1 << 18
+_TAIL = 1 << 20
 """Characters of log that are searched; a failing start writes a fraction of this."""
 
 

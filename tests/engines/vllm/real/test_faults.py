@@ -15,7 +15,7 @@ FAULTS = {
     "wrong method": ("bad-argument", "neither the model nor the draft model has what method 'mtp' drafts with"),
     "missing library": ("missing-library", "suffix decoding needs the package arctic-inference"),
     "synthetic": ("died-measuring", "simulated acceptance does not work on a CPU"),
-    "min_p": ("generation", "The min_p and logit_bias sampling parameters are not yet supported"),
+    "min_p": ("no-failed-requests", "The min_p and logit_bias sampling parameters are not yet supported"),
     "killed": ("died-measuring", "EngineCore) ended without a word"),
 }
 
