@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Final
 
 from bench.full_size.geometry import tokens_a_step
 from spectune.assemble.ledgers import find_campaign, readable
 from spectune.domain.candidate import Candidate
+from spectune.domain.estimate import Estimate
 from spectune.domain.history import History
 from spectune.domain.trial import Trial
 
@@ -78,9 +81,13 @@ def load(folder: Path) -> Evidence:
 def _profile(row: Mapping[str, object]) -> Profile:
     kernels = row["kernels"]
     assert isinstance(kernels, list)
-    numbers = (float(str(row[name])) for name in ("span_us", "busy_us"))
-    span, busy = numbers
+    span, busy = (float(str(row[name])) for name in ("span_us", "busy_us"))
     return Profile(int(str(row["steps"])), span, busy, tuple((name, time, count) for name, time, count in kernels))
+
+
+def log_sd(one: Estimate) -> float:
+    """Standard deviation of an estimate's logarithm, as its interval tells."""
+    return math.log(one.high / one.low) / 2 / NormalDist().inv_cdf((1 + one.confidence) / 2)
 
 
 def share_of(candidate: Candidate) -> float | None:

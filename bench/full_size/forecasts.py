@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from statistics import NormalDist
+from dataclasses import replace
 
-from bench.full_size.evidence import plain, series
+from bench.full_size.evidence import log_sd, plain, series
+from bench.search.forecasts import CONFIDENCE, Miss
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
 from spectune.domain.trial import Trial, TrialState
 from spectune.predict.speed import SpeedForecaster
 
-CONFIDENCE = 0.9
 
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """One forecast of per-user speed and what came. `measured_sd` is of the measurement's logarithm."""
-
-    depth: int
-    cell: str
-    forecast: float
-    low: float
-    high: float
-    measured: float
-    measured_sd: float
-
-    @property
-    def off(self) -> float:
-        return self.forecast / self.measured - 1
-
-    @property
-    def inside(self) -> bool:
-        """Whether the measurement lies where one more measurement was to be expected."""
-        reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-        sd = math.log(self.high / self.low) / 2 / reach
-        return abs(math.log(self.forecast / self.measured)) <= reach * math.hypot(sd, self.measured_sd)
-
-
-def misses(history: History, share: float, known: int) -> Iterator[Miss]:
-    """Forecasts of all other depths from the baselines and the trials of one depth, under one acceptance."""
+def misses(history: History, share: float, known: int) -> Iterator[tuple[int, Miss]]:
+    """How forecasts turned out, with their depths: of all others, from the baselines and the trials of one depth, under
+    one acceptance."""
     found = series(history, share)
     few = [trial for depth in (0, known) for trial in found.get(depth, ())]
     spec = replace(history.opened.spec, objective=replace(history.opened.spec.objective, confidence=CONFIDENCE))
@@ -54,12 +29,12 @@ def misses(history: History, share: float, known: int) -> Iterator[Miss]:
             continue
         for key, metrics in made[candidate.id].cells.items():
             expected = metrics[MetricName.PER_USER_SPEED]
+            sd = log_sd(expected)
             for trial in others[depth]:
                 if key not in trial.cells:
                     continue
                 seen = trial.cells[key].measurement.metrics[MetricName.PER_USER_SPEED]
-                sd = math.log(seen.high / seen.low) / 2 / NormalDist().inv_cdf((1 + seen.confidence) / 2)
-                yield Miss(depth, key, expected.value, expected.low, expected.high, seen.value, sd)
+                yield depth, Miss(math.log(expected.value / seen.value), sd, log_sd(seen))
 
 
 def usable(trial: Trial) -> Trial:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import NormalDist, fmean, median
 
-from bench.full_size.evidence import SHARES, Evidence, Profile, plain, series
-from bench.full_size.forecasts import CONFIDENCE, misses
+from bench.full_size.evidence import SHARES, Evidence, Profile, log_sd, plain, series
+from bench.full_size.forecasts import misses
 from bench.full_size.geometry import Shape, tokens_a_step
+from bench.search.forecasts import CONFIDENCE
 from spectune.domain.estimate import Estimate
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
@@ -81,9 +82,10 @@ def forecasts(evidence: Evidence) -> Iterator[str]:
         found = list(misses(history, HIGH, known))
         cells: list[str] = []
         for depth in depths:
-            own = [miss for miss in found if miss.depth == depth]
-            cells.append(", ".join(f"{100 * miss.off:+.0f}" for miss in own) or "measured")
-        off, inside = median(abs(miss.off) for miss in found), fmean(miss.inside for miss in found)
+            own = [miss for at, miss in found if at == depth]
+            cells.append(", ".join(f"{100 * math.expm1(miss.off):+.0f}" for miss in own) or "measured")
+        off = median(abs(math.expm1(miss.off)) for _, miss in found)
+        inside = fmean(miss.inside(with_noise=True) for _, miss in found)
         rows.append([f"k={known}", *cells, f"{100 * off:.0f} %", f"{100 * inside:.0f} %"])
     heads = ["measured", *(f"k={k} at {', '.join(map(str, _levels(history)))} users, %" for k in depths)]
     yield from table([*heads, "median", f"within its {100 * CONFIDENCE:.0f} %"], rows)
@@ -169,14 +171,10 @@ def _ratio(one: Estimate | None, others: Sequence[Estimate]) -> str:
     if one is None or not others:
         return ""
     log = math.log(one.value) - fmean(math.log(other.value) for other in others)
-    variance = _variance(one) + sum(_variance(other) for other in others) / len(others) ** 2
+    variance = log_sd(one) ** 2 + sum(log_sd(other) ** 2 for other in others) / len(others) ** 2
     reach = NormalDist().inv_cdf(0.975) * math.sqrt(variance)
     low, value, high = (100 * math.expm1(log + by) for by in (-reach, 0.0, reach))
     return f"{value:+.0f} % ({low:+.0f} to {high:+.0f})"
-
-
-def _variance(one: Estimate) -> float:
-    return (math.log(one.high / one.low) / 2 / NormalDist().inv_cdf((1 + one.confidence) / 2)) ** 2
 
 
 def _levels(history: History) -> list[int]:

@@ -20,7 +20,7 @@ from spectune.domain.verdict import Decision
 from spectune.domain.workload import Level
 from spectune.predict.evidence import Body, earlier, model_of, own, scatter_among
 from spectune.predict.fit import Floats, Prediction
-from spectune.predict.points import Point, batch_in, family_of, group_of, stall_of
+from spectune.predict.points import Point, Speed, batch_in, family_of, group_of, stall_of
 from spectune.predict.room import interpolated
 
 Gains = Mapping[MetricName, Ratio]
@@ -95,8 +95,8 @@ class _Outcome:
         self._in_flight: dict[str, float] = {}
         self._prompts: dict[str, list[float]] = {}
         for body in bodies:  # this campaign's own first: what it tells of a cell holds
-            self._waits = {**_waits(body), **self._waits}
-            self._prompts = {**_prompts(body), **self._prompts}
+            self._waits = {**_by_cell(body, lambda speed: speed.wait_s), **self._waits}
+            self._prompts = {**_by_cell(body, lambda speed: speed.prompt_s), **self._prompts}
             self._in_flight = {**_in_flight(body), **self._in_flight}
         self._model = model_of(spec, bodies, scatter_among(measured))
 
@@ -259,20 +259,12 @@ def _estimate(log: float, sd: float, n: int, confidence: float) -> Estimate:
     return Estimate(_exp(log), _exp(log - reach), _exp(log + reach), n, confidence)
 
 
-def _waits(body: Body) -> dict[str, list[float]]:
-    """Cell key -> seconds a token waits, of each speed that tells."""
+def _by_cell(body: Body, read: Callable[[Speed], float | None]) -> dict[str, list[float]]:
+    """Cell key -> a value of each of its speeds that tells it."""
     found: dict[str, list[float]] = {}
     for speed in body.speeds:
-        if speed.wait_s is not None:
-            found.setdefault(speed.point.cell, []).append(speed.wait_s)
-    return found
-
-
-def _prompts(body: Body) -> dict[str, list[float]]:
-    """Cell key -> seconds per token that another's prompt takes, of each speed."""
-    found: dict[str, list[float]] = {}
-    for speed in body.speeds:
-        found.setdefault(speed.point.cell, []).append(speed.prompt_s)
+        if (value := read(speed)) is not None:
+            found.setdefault(speed.point.cell, []).append(value)
     return found
 
 

@@ -72,6 +72,15 @@ class Parting:
         return self.parted / max(self.words, 1)
 
     @property
+    def start(self) -> float:
+        """Words that the median answer shares; an equal one counts as parting late."""
+        return median(pair.prefix_words if not pair.equal else NEAR_ZERO for pair in self.pairs.values())
+
+    def chance(self, rate: float) -> float:
+        """Of so many partings or more, at so many for every shared word."""
+        return float(pdtrc(self.parted - 1, rate * self.words)) if self.parted else 1.0
+
+    @property
     def text(self) -> str:
         """For people."""
         same = f"{len(self.pairs) - self.parted} of {len(self.pairs)} answers equal"
@@ -222,9 +231,8 @@ def _partings(found: Parting, own: Parting, shown: str) -> Result:
     tolerated = own.rate + TOLERATED
     if tolerated >= BROKEN:
         return unknown(wanted, f"{seen}: the baseline does not repeat itself")
-    chance = float(pdtrc(found.parted - 1, tolerated * found.words)) if found.parted else 1.0
-    start = median(pair.prefix_words if not pair.equal else NEAR_ZERO for pair in found.pairs.values())
-    if chance < BEYOND_DOUBT and start < NEAR_ZERO:
+    chance = found.chance(tolerated)
+    if chance < BEYOND_DOUBT and found.start < NEAR_ZERO:
         return violated(wanted, f"{seen}: different from the start; {shown}" if shown else seen)
     if chance <= LEVEL:
         return unknown(wanted, f"{seen}: they part more often than the baseline from itself")

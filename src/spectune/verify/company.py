@@ -11,13 +11,10 @@ word allows, beyond doubt, and the median answer parts within NEAR_ZERO words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
-
-from scipy.special import pdtrc
 
 from spectune.domain.asked import Asked
 from spectune.domain.finding import Answer
-from spectune.verify.answers import BEYOND_DOUBT, BROKEN, FEWEST, LEVEL, NEAR_ZERO, Parting, parting, quoted
+from spectune.verify.answers import BEYOND_DOUBT, BROKEN, FEWEST, LEVEL, NEAR_ZERO, parting, quoted
 from spectune.verify.check import Result, ok, unknown, violated, worst
 from spectune.verify.observed import Observed
 
@@ -42,17 +39,12 @@ def _alike(alone: Sequence[Answer], answers: Sequence[Answer], users: int) -> Re
     if len(found.pairs) < FEWEST:
         return unknown(WANTED, f"{users} users: {len(found.pairs)} prompts to compare, not {FEWEST}")
     seen = f"{users} users: {found.text}"
-    chance = float(pdtrc(found.parted - 1, BROKEN * found.words)) if found.parted else 1.0
+    chance = found.chance(BROKEN)
     if chance > LEVEL:
         return ok(WANTED, seen)
-    if chance < BEYOND_DOUBT and _start(found) < NEAR_ZERO:
+    if chance < BEYOND_DOUBT and found.start < NEAR_ZERO:
         name = next(name for name, pair in sorted(found.pairs.items()) if not pair.equal)
         texts = ({answer.prompt_id: answer.text for answer in run}[name] for run in (answers, alone))
         mine, theirs = (quoted(text) for text in texts)
         return violated(WANTED, f'{seen}; for example "{name}": {mine}, alone: {theirs}')
     return unknown(WANTED, f"{seen}: more than numerics explain")
-
-
-def _start(found: Parting) -> float:
-    """Words that the median answer shares."""
-    return median(pair.prefix_words if not pair.equal else NEAR_ZERO for pair in found.pairs.values())

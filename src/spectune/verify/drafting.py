@@ -91,9 +91,9 @@ def happened(asked: Asked, observed: Observed) -> Result:
         return _none_happened(wanted, observed, counts, total)
     if not counts:
         return unknown(wanted, "nothing was measured" if not observed.cells else "no count of drafts is told")
-    if total.drafted <= 0 and not any(cell.measurement.requests.get(Outcome.OK) for cell in observed.cells.values()):
-        return unknown(wanted, "no request was answered, so that nothing could be drafted")
     if total.drafted <= 0:
+        if not any(cell.measurement.requests.get(Outcome.OK) for cell in observed.cells.values()):
+            return unknown(wanted, "no request was answered, so that nothing could be drafted")
         return violated(wanted, f"speculation never engaged: 0 tokens drafted in {len(counts)} cells")
     if silent and asked.candidate.speculation.method not in FROM_TEXT:
         return violated(wanted, f"speculation never engaged in {', '.join(silent)}")
