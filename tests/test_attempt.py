@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import pytest
 
@@ -12,12 +13,13 @@ from spectune.domain.errors import EngineFailure, FailureKind
 from spectune.domain.events import Measured, TrialEnded, Verified
 from spectune.domain.finding import Answer, ProbeRun, Status
 from spectune.domain.history import History
-from spectune.domain.ports import Proposal, Stop, Target
+from spectune.domain.ports import Limits, Proposal, Stop, Target
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import Purpose, TrialState
-from spectune.domain.workload import Prompt
+from spectune.domain.trial import MeasuredCell, Purpose, TrialState
+from spectune.domain.workload import Cell, Prompt
+from tests.judge.lab import record
 from tests.support.fake_rooms import PROBE, FakeEngine, FakeLoad, FakePrompts, FakeVerifier, World
-from tests.support.loop import SPEC, campaign, finished
+from tests.support.loop import BESIDE, SPEC, campaign, finished
 
 
 def test_a_valid_trial_is_proven_before_and_after_it_is_measured() -> None:
@@ -82,7 +84,46 @@ def test_every_cell_of_a_deployment_has_prompts_of_its_own() -> None:
     campaign(World(), prompts=prompts).run()
     lanes = prompts.dealt[: len(SPEC.cells)]
     assert lanes == [(lane, len(SPEC.cells) + 1) for lane in range(1, len(SPEC.cells) + 1)]
-    assert prompts.dealt == lanes * 7  # the same in every arm
+    assert prompts.dealt == lanes * 7
+
+
+@dataclass
+class Taking(FakeLoad):
+    """Asks two prompts a cell, and notes them by trial."""
+
+    taken: dict[int, list[str]] = field(default_factory=dict)
+
+    def measure(
+        self, target: Target, cell: Cell, prompts: Iterator[Prompt], limits: Limits, progress: Callable[[str], None]
+    ) -> MeasuredCell:
+        asked = [next(prompts).id for _ in range(2)]
+        for mark in self.world.running:
+            self.taken.setdefault(int(mark.split(".")[1]), []).extend(asked)
+        measured = super().measure(target, cell, iter([PROBE]), limits, progress)
+        return replace(measured, records=tuple(record(name, "chat", 40.0) for name in asked))
+
+
+@dataclass
+class Endless(FakePrompts):
+    def deal(self, lane: int, lanes: int) -> Iterator[Prompt]:
+        return (replace(PROBE, id=f"{lane}/{number}") for number in count())
+
+
+@pytest.mark.parametrize("spec", [SPEC, BESIDE])
+def test_the_pairs_of_a_confirmation_are_asked_what_nobody_was_asked_before(spec: CampaignSpec) -> None:
+    spec = replace(spec, budget=replace(spec.budget, confirm_pairs=2))
+    world = World()
+    load = Taking(world)
+    campaign(world, spec, load=load, prompts=Endless()).run()
+    purposes = {trial.number: trial.purpose for trial in History.of(world.events).ordered}
+    explored = [load.taken[n] for n, purpose in purposes.items() if purpose is not Purpose.CONFIRM]
+    confirmed = [load.taken[n] for n, purpose in purposes.items() if purpose is Purpose.CONFIRM]
+
+    def each(*places: int) -> list[str]:
+        return [f"{lane}/{place}" for lane in range(1, len(spec.cells) + 1) for place in places]
+
+    assert explored == len(explored) * [each(0, 1)]
+    assert confirmed == [each(2, 3), each(2, 3), each(4, 5), each(4, 5)]
 
 
 def test_a_start_that_fails_is_invalid_with_its_named_cause_and_log() -> None:
@@ -127,6 +168,14 @@ def test_a_server_that_dies_while_asked_for_answers_is_invalid_with_its_last_wor
     assert any(isinstance(event, Verified) and event.trial == 4 for event in world.events)
     assert not any(isinstance(event, Measured) and event.trial == 4 for event in world.events)
     assert not world.running
+
+
+def test_a_front_that_goes_on_for_a_moment_after_its_engine_died_is_found_out() -> None:
+    world = World(front_of=4)
+    campaign(world).run()
+    ended = next(event for event in world.events if isinstance(event, TrialEnded) and event.trial == 4)
+    assert (ended.state, ended.reason) == (TrialState.INVALID, "out-of-memory: no memory")
+    assert ended.log.splitlines()[-1] == "log of the server"
 
 
 def test_a_violated_check_ends_the_trial_before_it_is_measured() -> None:

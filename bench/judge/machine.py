@@ -83,7 +83,7 @@ class Machine:
 
     Attributes:
         truth: candidate id -> (cell key, domain) -> true log gain over the baseline.
-        prompts: of a slice, one more or less.
+        prompts: of a slice, one more or less. Each pair of a confirmation has prompts of its own.
         trial_s: seconds measured in a trial.
         per_user: whether a slice has so many prompts for each user of its level, as in a measurement of fixed length.
     """
@@ -97,8 +97,8 @@ class Machine:
     per_user: bool = False
     now: float = 1_000_000.0
     _wave: float = 0.0
-    _prompt_speed: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    _prompt_effect: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    _prompt_speed: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    _prompt_effect: dict[tuple[str, str, int], list[float]] = field(default_factory=dict)
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +111,8 @@ class Machine:
     def measure(self, tried: Candidate, purpose: Purpose) -> Trial:
         """Runs a trial and adds it, undecided, to the history."""
         start = self.now
+        arms = sum(trial.purpose is Purpose.CONFIRM for trial in self.history.ordered)
+        hand = 1 + arms // 2 if purpose is Purpose.CONFIRM else 0
         self._pass(START_S)
         deviation = self.weather.deployment * self.rng.standard_normal()
         cells: dict[str, MeasuredCell] = {}
@@ -123,7 +125,7 @@ class Machine:
             records = tuple(
                 record
                 for domain in DOMAINS
-                for record in self._requests(tried.id, cell, domain, deviation + drift + own)
+                for record in self._requests(tried.id, cell, domain, hand, deviation + drift + own)
             )
             self._pass(seconds / 2)
             measurement = Measurement(cell, began, seconds, {}, {}, {Outcome.OK: len(records)}, cell.level.value)
@@ -156,20 +158,25 @@ class Machine:
         self._wave = keep * self._wave + fresh
         self.now += seconds
 
-    def _requests(self, identity: str, at: Cell, domain: str, shift: float) -> list[RequestRecord]:
-        """The prompts of a slice in order; slower or faster trials get through fewer or more of them."""
+    def _requests(self, identity: str, at: Cell, domain: str, hand: int, shift: float) -> list[RequestRecord]:
+        """The prompts of a slice in order; slower or faster trials get through fewer or more of them.
+
+        Args:
+            hand: number of the set of prompts.
+        """
         weather, rng, cell = self.weather, self.rng, at.key
         most = self.prompts * (at.level.users if self.per_user else 1) + 1
-        speeds = self._prompt_speed.setdefault((cell, domain), list(rng.normal(math.log(45), 0.2, most)))
+        slice_ = (f"{cell} {domain}", hand)
+        speeds = self._prompt_speed.setdefault(slice_, list(rng.normal(math.log(45), 0.2, most)))
         truth = self.truth.get(identity)
         effects = [0.0] * most
         if truth is not None:
-            drawn = self._prompt_effect.setdefault((identity, cell, domain), list(rng.normal(0, weather.prompt, most)))
+            drawn = self._prompt_effect.setdefault((identity, *slice_), list(rng.normal(0, weather.prompt, most)))
             effects = [truth[cell, domain] + one for one in drawn]
         count = int(rng.integers(most - 2, most + 1))
         noise = rng.normal(0, weather.request, count) - math.log(weather.stall) * (rng.random(count) < weather.outliers)
         return [
-            _record(f"{cell} {domain} {i}", domain, math.exp(speeds[i] + effects[i] + shift + noise[i]))
+            _record(f"{cell} {domain} {hand}/{i}", domain, math.exp(speeds[i] + effects[i] + shift + noise[i]))
             for i in range(count)
         ]
 

@@ -1,6 +1,6 @@
 """How often a small true gain is found within a budget, and how often there is none and one is promoted.
 
-    python -m bench.judge.power [--campaigns 40] [--seed 1]
+    python -m bench.judge.power [--campaigns 40] [--seed 1] [--workers 2]
 
 Prints a table of docs/statistics.md as Markdown. A campaign is the default one (1, 2 and 4 users at two temperatures,
 30 s each), played by the real judge and the real plan of confirmations: two baselines, three explorations and an
@@ -13,13 +13,15 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 
 from bench.judge.coverage import Tally, Truth, true_gains
 from bench.judge.machine import BASELINE, Machine, Weather, candidate
+from spectune.domain.candidate import Candidate
 from spectune.domain.spec import BudgetSpec, CampaignSpec
 from spectune.domain.trial import Purpose
 from spectune.judge.comparison import Comparer
@@ -50,26 +52,27 @@ def campaign(noise: float, gain: float | None, seed: int) -> Iterator[tuple[floa
     for depth in (0, 0, *rng.permutation(DEPTHS), 0):
         purpose = Purpose.EXPLORE if depth else Purpose.BASELINE
         machine.measure(candidate(int(depth)) if depth else BASELINE, purpose)
-    chosen = candidate(_looks_best(spec, machine))
+    chosen = looks_best(spec, machine, DEPTHS)
     for minutes in MINUTES:
-        yield minutes, *_confirmed(replace(spec, budget=BudgetSpec(minutes=minutes)), machine, chosen.speculation.depth)
+        yield minutes, *confirmed(replace(spec, budget=BudgetSpec(minutes=minutes)), machine, chosen)
 
 
-def _looks_best(spec: CampaignSpec, machine: Machine) -> int:
+def looks_best(spec: CampaignSpec, machine: Machine, depths: Sequence[int]) -> Candidate:
+    """Of the candidates of these depths, by all trials so far."""
     known = Comparer.of(spec, machine.history.finished)
 
-    def log_gain(depth: int) -> float:
-        found = known.compare(candidate(depth).id, BASELINE.id)
+    def log_gain(tried: Candidate) -> float:
+        found = known.compare(tried.id, BASELINE.id)
         gain = found.gain() if found is not None else None
         return -math.inf if gain is None else gain.log
 
-    return max(DEPTHS, key=log_gain)
+    return max(map(candidate, depths), key=log_gain)
 
 
-def _confirmed(spec: CampaignSpec, machine: Machine, depth: int) -> tuple[bool, float, int]:
+def confirmed(spec: CampaignSpec, machine: Machine, chosen: Candidate) -> tuple[bool, float, int]:
     """Confirms until the plan ends: whether the winner is promoted, half-width of its interval, and pairs."""
     judge, width, pairs = PairedJudge(), math.nan, 0
-    while (step := confirmation(spec, machine.history, candidate(depth))) is not None:
+    while (step := confirmation(spec, machine.history, chosen)) is not None:
         trial = machine.measure(step.candidate, step.purpose)
         if step.candidate != BASELINE:
             machine.note(trial, judge.decide(spec, machine.history, trial))
@@ -85,29 +88,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--campaigns", type=int, default=40, help="per line; three times as many where nothing gains")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    started, seed = time.monotonic(), options.seed * 3_000_017
+    started = time.monotonic()
+    kinds = [GAIN] * options.campaigns + [None] * (3 * options.campaigns)
+    jobs = [(noise, gain) for noise in NOISES for gain in kinds]
+    seeds = range(options.seed * 3_000_017 + 1, options.seed * 3_000_017 + 1 + len(jobs))
     print("| noise | budget | 3 % gain found | none, but promoted | pairs, mean | half-width |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for noise in NOISES:
-        tallies = {minutes: Tally() for minutes in MINUTES}
-        made: dict[float, list[int]] = {minutes: [] for minutes in MINUTES}
-        for name, gain, times in (("found", GAIN, 1), ("false", None, 3)):
-            for _ in range(options.campaigns * times):
-                seed += 1
-                for minutes, promoted, width, pairs in campaign(noise, gain, seed):
-                    tallies[minutes].add(name, promoted)
+    with ProcessPoolExecutor(options.workers) as pool:
+        played = pool.map(_job, jobs, seeds, chunksize=10)
+        for noise in NOISES:
+            tallies = {minutes: Tally() for minutes in MINUTES}
+            made: dict[float, list[int]] = {minutes: [] for minutes in MINUTES}
+            for gain, looks in zip(kinds, played, strict=False):
+                for minutes, promoted, width, pairs in looks:
+                    tallies[minutes].add("false" if gain is None else "found", promoted)
                     if gain is not None:
                         tallies[minutes].widths.append(width)
                         made[minutes].append(pairs)
-        for minutes, tally in tallies.items():
-            half = f"{100 * np.median(tally.widths):.1f} %"
-            shares = f"{tally.share('found')} | {tally.share('false')}"
-            print(
-                f"| {100 * noise:g} % | {minutes:g} min | {shares} | {np.mean(made[minutes]):.1f} | {half} |",
-                flush=True,
-            )
+            for minutes, tally in tallies.items():
+                half = f"{100 * np.median(tally.widths):.1f} %"
+                shares = f"{tally.share('found')} | {tally.share('false')}"
+                print(
+                    f"| {100 * noise:g} % | {minutes:g} min | {shares} | {np.mean(made[minutes]):.1f} | {half} |",
+                    flush=True,
+                )
     print(f"\n{time.monotonic() - started:.0f} s")
+
+
+def _job(job: tuple[float, float | None], seed: int) -> list[tuple[float, bool, float, int]]:
+    return list(campaign(*job, seed))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from spectune.domain.asked import Asked
 from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, ListenerOwner, Seen, Service
 from spectune.domain.errors import EngineFailure, FailureKind, InputError
 from spectune.domain.events import Deployed, Event, Measured, Verified
-from spectune.domain.finding import ProbeRun, Status
+from spectune.domain.finding import Status
 from spectune.domain.history import History
 from spectune.domain.ports import (
     Clock,
@@ -33,10 +33,14 @@ from spectune.domain.questions import Exam, Questions
 from spectune.domain.redaction import redact, redact_text
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import MeasuredCell, Trial, TrialState
+from spectune.domain.unasked import asked_before, unasked
 from spectune.domain.window import Opening
 from spectune.domain.workload import Cell, Prompt
 
 _MEMORY_BACK_S, _MEMORY_BACK_POLL_S = 15.0, 0.5
+_FRONT_S, _FRONT_POLL_S = 3.0, 0.25
+"""How long a front whose engine has died may go on as if nothing had happened, and how often to ask it."""
+
 _LOG_TAIL = 4000
 """What the ledger keeps of a failed trial's log, characters; its cause is named from more of it."""
 
@@ -200,10 +204,28 @@ class Attempt:
         evidence, seen = self._observed(arm)
         findings = rooms.verifier.before(arm.asked, evidence, seen, probes)
         self.record.add(Verified(rooms.clock.now(), arm.number, findings, probes=probes))
-        if _dead(arm, evidence, probes):
+        last = (
+            self._last_of(arm, evidence) if any(answer.error for run in probes for answer in run.answers) else evidence
+        )
+        if last is None or _has_ended(last):
             died = EngineFailure(FailureKind.DIED_MEASURING, "the server died while it was asked for answers")
-            raise _with_log(died, evidence)
+            raise _with_log(died, last or arm.running.observe())
         return findings.invalid_because is None
+
+    def _last_of(self, arm: _Arm, evidence: Evidence) -> Evidence | None:
+        """What a server shows that failed to answer; None where only its front is left, which goes on for a while
+        before its health page says so."""
+        clock, ready = self.rooms.clock, arm.asked.launch.ready_path
+        deadline = clock.monotonic() + _FRONT_S
+        while not _has_ended(evidence):
+            evidence = arm.running.observe((ready,))
+            page = evidence.pages.get(ready)
+            if page is not None and page.status >= 500:
+                return None
+            if clock.monotonic() >= deadline:
+                break
+            clock.sleep(_FRONT_POLL_S)
+        return evidence
 
     def _measure(self, arm: _Arm) -> None:
         for cell, prompts, progress in self._cells(arm.number):
@@ -248,11 +270,14 @@ class Attempt:
         return Limits(self.spec.budget.cell_seconds, self.spec.budget.precision)
 
     def _cells(self, number: int) -> Iterator[tuple[Cell, Iterator[Prompt], Callable[[str], None]]]:
-        """Every cell with its prompts, the same for every trial, and with who hears of its progress."""
+        """Every cell with its prompts, and with who hears of its progress. All trials are asked the same, but for the
+        pairs of a confirmation, each of which has prompts of its own."""
         cells = self.spec.cells
         for lane, cell in enumerate(cells, start=1):
-            self.opening.check_open(self.rooms.clock.now(), self.record.history.trials[number])
-            prompts = self.rooms.prompts.deal(lane, len(cells) + 1)
+            history = self.record.history
+            self.opening.check_open(self.rooms.clock.now(), history.trials[number])
+            asked = asked_before(history, number, cell.key)
+            prompts = unasked(self.rooms.prompts.deal(lane, len(cells) + 1), asked)
             yield cell, prompts, partial(self._progress, number, cell)
 
     def _progress(self, number: int, cell: Cell, text: str) -> None:
@@ -284,15 +309,8 @@ class Attempt:
         return Target(launch.url, launch.model_id, counters, launch.headers, launch.keep_alive)
 
 
-def _dead(arm: _Arm, evidence: Evidence, probes: tuple[ProbeRun, ...]) -> bool:
-    """Whether a server has ended, or only its front is left, which says so on its health page for a while."""
-    if evidence.exit is not None or evidence.listener is ListenerOwner.NONE:
-        return True
-    if not any(answer.error for run in probes for answer in run.answers):
-        return False
-    ready = arm.asked.launch.ready_path
-    page = arm.running.observe((ready,)).pages.get(ready)
-    return page is not None and page.status >= 500
+def _has_ended(evidence: Evidence) -> bool:
+    return evidence.exit is not None or evidence.listener is ListenerOwner.NONE
 
 
 def _with_log(failure: EngineFailure, evidence: Evidence) -> EngineFailure:

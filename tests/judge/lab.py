@@ -40,11 +40,17 @@ def record(prompt: str, domain: str, speed: float, outcome: Outcome = Outcome.OK
 
 @dataclass
 class Lab:
-    """Builds a history trial by trial; trials are a minute apart."""
+    """Builds a history trial by trial; trials are a minute apart.
+
+    Attributes:
+        prompts: of a slice.
+        begin: number of the first of them.
+    """
 
     spec: CampaignSpec
     domains: tuple[str, ...] = ("chat", "code_edit")
     prompts: int = 6
+    begin: int = 0
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +64,7 @@ class Lab:
                 Measurement(cell, self._now, 10.0, {}, {}, {}, 1.0),
                 tuple(
                     record(f"{cell.key} {domain} {i}", domain, speed(cell.key, domain, i))
-                    for i in range(self.prompts)
+                    for i in range(self.begin, self.begin + self.prompts)
                     for domain in self.domains
                 ),
             )

@@ -223,10 +223,10 @@ class TestSeveralConfirmed:
 @pytest.mark.parametrize(
     ("sd", "value", "pairs", "won"),
     [
-        (2.55, 1.02, 4, True),
-        (2.45, 1.02, 4, False),
-        (2.45, 1.02, 5, True),
-        (2.05, 1.02, 5, False),
+        (2.43, 1.02, 4, True),
+        (2.33, 1.02, 4, False),
+        (2.08, 1.02, 5, True),
+        (1.98, 1.02, 5, False),
         (9.0, 1.02, 8, False),
     ],
     ids=["proven at the first look", "open at the first look", "proven at the second", "open", "provably small"],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate
-from spectune.domain.deployment import Capacity, Evidence, Exit, Launch, ListenerOwner, Seen, Service
+from spectune.domain.deployment import Capacity, Evidence, Exit, Launch, ListenerOwner, Page, Seen, Service
 from spectune.domain.errors import EngineFailure, FailureKind, InputError, PortTaken
 from spectune.domain.estimate import Estimate, Ratio
 from spectune.domain.events import CampaignOpened, Event
@@ -44,6 +44,8 @@ class World:
     fails: Mapping[int, EngineFailure] = field(default_factory=dict)
     dies_measuring: int | None = None  # a trial's number; the other faults name depths
     dies_asked: int = 0
+    front_of: int = 0  # a trial whose engine dies when it is asked, and whose front looks well for a while
+    front_looked_at: int = 0
     violated: int | None = None
     refused: int | None = None
     port_taken: bool = False
@@ -123,6 +125,10 @@ class FakeRunning:
             self.world.dies_measuring,
             self.world.dies_asked,
         }
+        if str(self.world.front_of) in {mark.split(".")[1] for mark in self.world.running}:
+            self.world.front_looked_at += 1
+            health = Page(503 if self.world.front_looked_at > 3 else 200, "")
+            return Evidence("log of the server", {"/health": health}, ListenerOwner.OURS)
         log = "the cause\n" + 900 * "a traceback for a request after it\n" + "killed" if dead else "log of the server"
         return Evidence(log, {}, ListenerOwner.OURS, exit=Exit(-9, "killed") if dead else None)
 
@@ -188,6 +194,8 @@ class FakeLoad:
         return first, first
 
     def ask(self, target: Target, prompts: Iterable[Prompt], concurrency: int) -> tuple[Answer, ...]:
+        if str(self.world.front_of) in {mark.split(".")[1] for mark in self.world.running}:
+            return tuple(Answer(prompt.id, "", None, "stream-error: the engine has an issue") for prompt in prompts)
         return tuple(Answer(prompt.id, "text") for prompt in prompts)
 
 

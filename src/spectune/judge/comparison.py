@@ -57,7 +57,7 @@ class Comparison:
             return None
         noise, worth = self.noise, math.log1p(min_gain)
         goal = abs(gain.log) if abs(gain.log) >= worth else worth - abs(gain.log)
-        repeated = noise.timing * gain.deployments
+        repeated = noise.timing * gain.deployments if self.contrast.is_repeated else gain.within
         shrinking = repeated + noise.between(gain) + noise.drift_rate * gain.gap_s
         fixed = max(0.0, gain.within - repeated)
         scale, _ = noise.spread(gain)

@@ -96,6 +96,11 @@ class Contrast:
         )
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether some prompt was asked in more than one trial of a side."""
+        return bool(((self.weights > 0).sum(axis=0) > 1).any() or ((self.weights < 0).sum(axis=0) > 1).any())
+
+    @property
     def empty_cells(self) -> tuple[str, ...]:
         """Cells that count under the objective and have nothing to compare."""
         present = {self.table.columns[index].cell for index in self.used}

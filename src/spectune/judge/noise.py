@@ -1,10 +1,11 @@
 """How much this machine scatters: from deployment to deployment, and with time.
 
-Repeated trials of one candidate differ by the deviations of two deployments and by the drift between them. Both
-variances have weak priors (scaled inverse chi-squared), so that two baselines that agree by luck do not promise a
-precision that the third one breaks. What slows a machine for a minute slows both servers of a pair that is measured
-side by side: a share of the deviation is common to the two, and how much is learnt from how pairs move together. The
-joint posterior of the three is computed on a grid. A difference of log speeds then has variance
+Repeated trials of one candidate differ by the deviations of two deployments and by the drift between them; successive
+pairs of a confirmation by those of four. Both variances have weak priors (scaled inverse chi-squared), so that two
+baselines that agree by luck do not promise a precision that the third one breaks. What slows a machine for a minute
+slows both servers of a pair that is measured side by side: a share of the deviation is common to the two, and how much
+is learnt from how pairs move together. The joint posterior of the three is computed on a grid. A difference of log
+speeds then has variance
 V = within + tau^2 * (deployments + share * shared) + extra * deployments + drift * gap for each grid point; the mixture
 over V is Student's t when V is scaled inverse chi-squared, which is matched by the first two moments of 1/V.
 """
@@ -19,8 +20,8 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from spectune.domain.estimate import Ratio
-from spectune.domain.trial import Purpose
-from spectune.judge.contrast import Contrast, Gain, contrast
+from spectune.judge.contrast import Gain
+from spectune.judge.links import Link, links
 from spectune.judge.table import Floats, Table
 
 DEPLOYMENT_SD, DEPLOYMENT_DF = 0.015, 2.0
@@ -124,44 +125,19 @@ def kind_of(cell: str, domain: str) -> str:
 
 
 def noise_of(table: Table) -> Noise:
-    """The posterior given all repeated trials of a table.
-
-    Explorations are left out: a candidate is repeated because its exploration looked good, so that the repetition
-    is expected to be slower.
-    """
-    links = [(before, after, pair, gain) for before, after, pair in _links(table) if (gain := pair.gain()) is not None]
-    gains = [gain for _, _, _, gain in links]
-    within = [gain.within / 2 for gain in gains if math.isfinite(gain.within)]
-    timing = float(np.mean(within)) if within else 0.0
+    """The posterior given all repeated trials of a table."""
+    found = tuple(links(table))
+    repeated = [link.within / 2 for link in found if link.is_repeated and math.isfinite(link.within)]
+    timing = float(np.mean(repeated)) if repeated else 0.0
     shares = _SHARES if table.together.any() else np.zeros(1)
     tau2, drift, share = (axis.ravel() for axis in np.meshgrid(_TAUS**2, _DRIFTS**2 / DRIFT_S, shares, indexing="ij"))
     log = _log_prior(tau2, DEPLOYMENT_SD**2, DEPLOYMENT_DF) + _log_prior(drift, DRIFT_SD**2 / DRIFT_S, DRIFT_DF)
     log = log + APART_WEIGHT * np.log1p(-share)
-    if gains:
-        ends = [(earlier, later) for earlier, later, _, _ in links]
-        own, common = tau2 * (1 - share) + timing, tau2 * share
-        log = log + _log_likelihood(np.array([gain.log for gain in gains]), ends, table, own, common, drift)
+    if found:
+        log = log + _log_likelihood(found, table, timing, tau2 * (1 - share), tau2 * share, drift)
     probability = np.exp(log - log.max())
-    pairs = [(pair, gain) for _, _, pair, gain in links]
-    extra = {kind: _extra(pairs, kind) for kind in ("cell", "domain", "both")}
-    return Noise(tau2, drift, probability / probability.sum(), timing, extra, len(gains), share)
-
-
-def _links(table: Table) -> list[tuple[int, int, Contrast]]:
-    """Successive trials of the same candidate, as (earlier row, later row, later - earlier)."""
-    latest: dict[str, int] = {}
-    links: list[tuple[int, int, Contrast]] = []
-    for row, trial in enumerate(table.trials):
-        if trial.purpose is Purpose.EXPLORE:
-            continue
-        earlier = latest.get(table.ids[row])
-        if earlier is not None:
-            groups = ["later" if i == row else "earlier" if i == earlier else "" for i in range(len(table.trials))]
-            pair = contrast(table, groups, "later", "earlier")
-            if pair is not None:
-                links.append((earlier, row, pair))
-        latest[table.ids[row]] = row
-    return links
+    extra = {kind: _extra(found, table, kind) for kind in ("cell", "domain", "both")}
+    return Noise(tau2, drift, probability / probability.sum(), timing, extra, len(found), share)
 
 
 def _log_prior(variance: Floats, scale: float, df: float) -> Floats:
@@ -171,30 +147,39 @@ def _log_prior(variance: Floats, scale: float, df: float) -> Floats:
 
 
 def _log_likelihood(
-    gains: Floats, ends: Sequence[tuple[int, int]], table: Table, own: Floats, common: Floats, drift: Floats
+    found: Sequence[Link], table: Table, timing: float, own: Floats, common: Floats, drift: Floats
 ) -> Floats:
-    """Of all successive differences jointly: neighbours share a deployment, pairs side by side what is common to them,
+    """Of all differences jointly: neighbours share a deployment, pairs side by side what is common to them,
     overlapping ones drift."""
-    step = np.zeros((len(gains), len(table.trials)))
-    for index, (earlier, later) in enumerate(ends):
-        step[index, later], step[index, earlier] = 1.0, -1.0
+    step = np.zeros((len(found), len(table.trials)))
+    for index, link in enumerate(found):
+        step[index, list(link.step)] = list(link.step.values())
     since = table.times - table.times.min()
+    requests = np.array([_of_requests(found, row, timing) for row in range(len(table.trials))])
     alone = step @ step.T
     beside = alone + step @ table.together @ step.T
     drifting = step @ np.minimum(since[:, None], since[None, :]) @ step.T
-    parts = ((own, alone), (common, beside), (drift, drifting))
+    parts = ((np.ones_like(own), (step * requests) @ step.T), (own, alone), (common, beside), (drift, drifting))
     covariance = sum((size[:, None, None] * shape for size, shape in parts), start=np.zeros((1, 1, 1)))
-    solved = np.linalg.solve(covariance, np.broadcast_to(gains[:, None], (len(own), len(gains), 1)))[..., 0]
-    likelihood: Floats = -0.5 * (np.linalg.slogdet(covariance)[1] + solved @ gains)
+    logs = np.array([link.log for link in found])
+    solved = np.linalg.solve(covariance, np.broadcast_to(logs[:, None], (len(own), len(logs), 1)))[..., 0]
+    likelihood: Floats = -0.5 * (np.linalg.slogdet(covariance)[1] + solved @ logs)
     return likelihood
 
 
-def _extra(pairs: Sequence[tuple[Contrast, Gain]], kind: str) -> float:
+def _of_requests(found: Sequence[Link], row: int, timing: float) -> float:
+    """Variance of a trial's part in the differences from its requests: what they scatter when they are repeated, and
+    with prompts of its own what a candidate does to each of them, too."""
+    own = [link.within / len(link.step) for link in found if row in link.step and not link.is_repeated]
+    own = [variance for variance in own if math.isfinite(variance)]
+    return float(np.mean(own)) if own else timing
+
+
+def _extra(found: Sequence[Link], table: Table, kind: str) -> float:
     """Variance of a slice's deviation beyond the overall one, by moments, shrunk towards its prior."""
     squares: list[float] = []
-    for pair, overall in pairs:
-        cells, domains, means, variances = pair.slice_means()
-        table = pair.table
+    for link in found:
+        cells, domains, means, variances = link.slices
         weight = np.ones(len(means))
         if kind == "domain":
             weight = np.array([table.weights.get(table.cells[cell], 0.0) for cell in cells], dtype=np.float64)
@@ -203,7 +188,7 @@ def _extra(pairs: Sequence[tuple[Contrast, Gain]], kind: str) -> float:
         heard = total > 0
         mean = np.bincount(group, weight * means)[heard] / total[heard]
         variance = np.bincount(group, weight**2 * variances)[heard] / total[heard] ** 2
-        square = ((mean - overall.log) ** 2 - variance) / 2
+        square = ((mean - link.log) ** 2 - variance) / len(link.step)
         squares += [float(value) for value in square[np.isfinite(square)]]
     return max(0.0, (SLICE_DF * SLICE_SD**2 + sum(squares)) / (SLICE_DF + len(squares)))
 

@@ -68,11 +68,11 @@ def is_tie(comparison: Comparison, confidence: float, min_gain: float) -> bool:
     return ratio is not None and 1 - min_gain < ratio.low and ratio.high < 1 + min_gain
 
 
-FIRST_LOOK, LAST_LOOK = 0.25, 0.7
+FIRST_LOOK, LAST_LOOK = 0.35, 0.85
 """Shares of the error that a gain may have at the planned pairs, and after the further ones that follow where it was
-left open. With 95 % these are 2.50 and 2.10 standard errors, and both looks together err in 2.1 % where equal
-candidates are always looked at twice (in group sequential tests the early look is the stricter one: O'Brien and
-Fleming 1979)."""
+left open. With 95 % these are 2.38 and 2.03 standard errors, and both looks together err in 2.6 % where equal
+candidates are always looked at twice: as often as a single one would at that confidence. (In group sequential tests the
+early look is the stricter one: O'Brien and Fleming 1979.)"""
 
 
 def gains(comparison: Comparison, confidence: float, spec: CampaignSpec, pairs: int) -> bool:
@@ -119,6 +119,8 @@ def _decide_repeat(case: _Case) -> Verdict:
     """Baseline or incumbent again: how far it is from itself. Never KEEP or REVERT."""
     goal = case.spec.objective
     comparison = case.known.repeat(case.trial)
+    if comparison is None and case.trial.purpose is Purpose.CONFIRM:
+        return case.undecided(f"{case.name} in a pair of a confirmation, with prompts that no other pair has")
     if comparison is None:
         return case.undecided(f"first measurement of {case.name}: nothing to compare it with yet")
     overall = comparison.ratio(goal.confidence)

