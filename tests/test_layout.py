@@ -40,9 +40,9 @@ def allowed(room: str) -> set[str]:
         case "domain" | "__init__":
             return {"domain"}
         case "campaign":
-            return {"domain", "attempt"}
+            return {"domain", "attempt", "rooms"}
         case "attempt":
-            return {"domain"}
+            return {"domain", "rooms"}
         case "assemble":
             return {name for name in map(room_of, MODULES) if name != "cli"}
         case "cli" | "__main__":

@@ -10,32 +10,17 @@ from functools import partial
 from spectune.domain.asked import Asked
 from spectune.domain.deployment import Counters, Deployment, Evidence, Launch, ListenerOwner, Seen, Service
 from spectune.domain.errors import EngineFailure, FailureKind, InputError
-from spectune.domain.events import Deployed, Event, Measured, Verified
+from spectune.domain.events import Deployed, Measured, Verified
 from spectune.domain.finding import Status
-from spectune.domain.history import History
-from spectune.domain.ports import (
-    Clock,
-    Deployer,
-    Engine,
-    Judge,
-    Ledger,
-    Limits,
-    LoadGenerator,
-    Observer,
-    PromptSource,
-    Running,
-    Strategy,
-    Target,
-    Verifier,
-    launch_of,
-)
-from spectune.domain.questions import Exam, Questions
+from spectune.domain.ports import Limits, Running, Target, launch_of
+from spectune.domain.questions import Questions
 from spectune.domain.redaction import redact, redact_text
 from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import MeasuredCell, Trial, TrialState
 from spectune.domain.unasked import asked_before, unasked
 from spectune.domain.window import Opening
 from spectune.domain.workload import Cell, Prompt
+from spectune.rooms import Record, Rooms
 
 _MEMORY_BACK_S, _MEMORY_BACK_POLL_S = 15.0, 0.5
 _FRONT_S, _FRONT_POLL_S = 3.0, 0.25
@@ -46,53 +31,6 @@ _LOG_TAIL = 4000
 
 _DIAGNOSED = 1 << 20
 """Of a log that is searched for a cause: an engine whose core has died writes a traceback for every later request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """Everything the loop works with; assemble chooses the concrete ones.
-
-    Attributes:
-        probes, sampled, exams: what is asked before measuring, see Questions.
-        beside: the service once more, on another free port of the host.
-        load_average: 1-minute load average of the host.
-        gpu_memory: bytes in use on the service's GPUs together; None where there is none or it can't be told.
-        version: spectune's own.
-    """
-
-    engine: Engine
-    deployer: Deployer
-    load: LoadGenerator
-    prompts: PromptSource
-    probes: tuple[Prompt, ...]
-    verifier: Verifier
-    strategy: Strategy
-    judge: Judge
-    ledger: Ledger
-    clock: Clock
-    observer: Observer
-    beside: Callable[[Service], Service]
-    load_average: Callable[[], float]
-    version: str
-    gpu_memory: Callable[[], int | None] = lambda: None
-    sampled: tuple[Prompt, ...] = ()
-    exams: tuple[Exam, ...] = ()
-
-
-class Record:
-    """A campaign's events: in the ledger first, then in the history that every next step is taken from."""
-
-    def __init__(self, ledger: Ledger, observer: Observer, campaign: str) -> None:
-        self._ledger = ledger
-        self._observer = observer
-        self._campaign = campaign
-        self.history = History.of(ledger.events(campaign))
-
-    def add(self, event: Event) -> None:
-        """Raises LedgerError."""
-        self._ledger.append(self._campaign, event)
-        self.history = self.history.then(event)
-        self._observer.event(event, self.history)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spectune.attempt import Attempt, Record, Rooms
+from spectune.attempt import Attempt
 from spectune.domain.deployment import Service
 from spectune.domain.errors import EngineUnusable
 from spectune.domain.events import CampaignEnded, CampaignPaused, CampaignResumed, Decided, TrialEnded, TrialStarted
@@ -18,6 +18,7 @@ from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Purpose
 from spectune.domain.verdict import Conclusion
 from spectune.domain.window import ALWAYS, Closing, Opening, Pause, Window, needed_s
+from spectune.rooms import Record, Rooms
 
 __all__ = ["Campaign", "Rooms"]
 
