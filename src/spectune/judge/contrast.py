@@ -20,7 +20,8 @@ from spectune.judge.table import Floats, Ints, Table
 
 CLIP_SDS = 6.0
 """Differences further than this from their slice's median are pulled in to it (Huber 1964): one stalled request must
-not decide a slice of five prompts."""
+not decide a slice of five prompts. In the 13,439 differences of the campaigns in docs/evidence that moves no mean by
+more than 0.2 %; at 4 it would be 1.6 % for n-grams, which gain much on few prompts."""
 
 PRIOR_DF = 4.0
 """Weight of the variance pooled over all slices against that of a slice of its own (Smyth 2004)."""
