@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from spectune.domain.candidate import Candidate
+from spectune.domain.metrics import MetricName
 from spectune.domain.trial import Purpose, Trial
 from spectune.judge.comparison import Comparer
 from spectune.judge.links import links
 from spectune.judge.noise import noise_of
 from spectune.judge.paired import PairedJudge
 from spectune.judge.table import Table
-from tests.judge.lab import BASELINE, Lab, Noisy, Speed, draft, flat, make_spec
+from tests.judge.lab import BASELINE, Lab, Noisy, Speed, aggregate_cells, draft, flat, make_spec
 
 OURS = draft(3)
 Way = Callable[[Candidate, int], Speed]
@@ -125,3 +126,19 @@ def test_more_pairs_with_other_prompts_tell_what_more_of_the_same_do_not() -> No
         needed.append(found.more_pairs(0.95, 0.03, 2))
     assert needed[1] is None
     assert needed[0] is not None
+
+
+def test_what_the_prompts_of_a_pair_do_to_the_aggregate_they_do_to_both_sides() -> None:
+    """The texts of the pairs differ by up to 20 %, and the gain of 6 % is the same in each."""
+    lab = Lab(make_spec(maximise=MetricName.AGGREGATE_SPEED))
+    for value in (400.0, 402.0):
+        lab.trial(BASELINE, Purpose.BASELINE, flat(), cells=aggregate_cells(lab, value, 0.02))
+    lab.trial(OURS, Purpose.EXPLORE, flat(), cells=aggregate_cells(lab, 424.0, 0.02))
+    for pair, texts in enumerate((400.0, 340.0, 420.0, 380.0)):
+        for tried in (BASELINE, OURS) if pair % 2 else (OURS, BASELINE):
+            value = texts * (1.0 if tried == BASELINE else 1.06 + 0.002 * pair)
+            lab.trial(tried, Purpose.CONFIRM, flat(), cells=aggregate_cells(lab, value, 0.02))
+    verdict = PairedJudge().decide(lab.spec, lab.history, last(lab, OURS))
+    assert verdict.overall is not None
+    assert 1.03 < verdict.overall.low < 1.063 < verdict.overall.high < 1.1
+    assert PairedJudge().conclude(lab.spec, lab.history).changed
