@@ -63,12 +63,8 @@ def main() -> None:
                 jobs = [(noise, effect, prompts, per_user, seed) for seed in seeds]
                 promoted, widths, pairs = zip(*pool.map(campaign, jobs, chunksize=5), strict=True)
                 each = f"{prompts} a user" if per_user else f"{prompts}"
-                shown = [100 * noise, 100 * effect, each, 100 * np.mean(promoted), 100 * np.median(widths)]
-                print(
-                    "| {:g} % | {:g} % | {} | {:.1f} % | {:.1f} % |".format(*shown),
-                    f"{np.mean(pairs):.1f} |",
-                    flush=True,
-                )
+                seen = f"{100 * np.mean(promoted):.1f} % | {100 * np.median(widths):.1f} % | {np.mean(pairs):.1f}"
+                print(f"| {100 * noise:g} % | {100 * effect:g} % | {each} | {seen} |", flush=True)
     print(f"\n{time.monotonic() - started:.0f} s")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -76,3 +76,14 @@ class Trial:
     def valid(self) -> bool:
         """Whether it may be compared. UNKNOWN trials (a check could not tell) are compared, never promoted."""
         return self.state in {TrialState.VALID, TrialState.UNKNOWN}
+
+
+def partners(trials: Iterable[Trial]) -> dict[int, int]:
+    """Number of each trial of a confirmation -> number of the other one of its pair: the trial beside it, or else its
+    neighbour among those measured one after the other (A B B A ...). A trial whose partner is to come is absent."""
+    confirming = [trial for trial in trials if trial.purpose is Purpose.CONFIRM]
+    found = {trial.number: trial.beside for trial in confirming if trial.beside is not None}
+    alone = [trial.number for trial in confirming if trial.beside is None]
+    for first, second in zip(alone[::2], alone[1::2], strict=False):
+        found |= {first: second, second: first}
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 
 from spectune.domain.history import History
-from spectune.domain.trial import Purpose
+from spectune.domain.trial import Purpose, partners
 from spectune.domain.workload import Prompt
 
 
@@ -24,18 +24,9 @@ def asked_before(history: History, number: int, cell: str) -> frozenset[str]:
     """
     if history.trials[number].purpose is not Purpose.CONFIRM:
         return frozenset()
-    first = _first_of_pair(history, number)
+    first = min(number, partners(history.ordered).get(number, number))
     earlier = (trial.cells[cell].records for trial in history.ordered if trial.number < first and cell in trial.cells)
     return frozenset(record.prompt_id for records in earlier for record in records)
-
-
-def _first_of_pair(history: History, number: int) -> int:
-    beside = history.trials[number].beside
-    if beside is not None:
-        return min(number, beside)
-    alone = [t.number for t in history.ordered if t.purpose is Purpose.CONFIRM and t.beside is None]
-    place = alone.index(number)
-    return alone[place - place % 2]
 
 
 def unasked(prompts: Iterator[Prompt], asked: Collection[str]) -> Iterator[Prompt]:

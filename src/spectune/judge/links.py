@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectune.domain.trial import Purpose
+from spectune.domain.trial import Purpose, partners
 from spectune.judge.contrast import Contrast, contrast
 from spectune.judge.table import Floats, Ints, Table
 
@@ -59,10 +59,12 @@ def _repeats(table: Table) -> Iterator[Link]:
 def _pairs(table: Table) -> Iterator[Link]:
     """Successive pairs of a confirmation that share no prompt, later difference - earlier one."""
     latest: dict[tuple[str, str], tuple[int, int]] = {}
-    rows = [row for row, trial in enumerate(table.trials) if trial.purpose is Purpose.CONFIRM]
+    rows = {trial.number: row for row, trial in enumerate(table.trials)}
     known = ~np.isnan(table.logs)
-    for arms in zip(rows[::2], rows[1::2], strict=False):
-        ours, theirs = sorted(arms, key=lambda row: table.ids[row])
+    for first, second in partners(table.trials).items():
+        if second < first or second not in rows:
+            continue
+        ours, theirs = sorted((rows[first], rows[second]), key=lambda row: table.ids[row])
         key = table.ids[ours], table.ids[theirs]
         before, latest[key] = latest.get(key), (ours, theirs)
         if before is None or (known[ours] & known[before[0]]).any():

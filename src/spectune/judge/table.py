@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spectune.domain.measurement import Measurement
 from spectune.domain.metrics import MetricName
 from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import MeasuredCell, Purpose, Trial
+from spectune.domain.trial import MeasuredCell, Trial, partners
 from spectune.judge.values import Column, reader
 
 Floats = NDArray[np.float64]
@@ -94,14 +94,10 @@ class Table:
         Where a cell has one value, also 1 for the two sides of a confirming pair that were measured one after the
         other: what the prompts of a pair do to that value, they do to both.
         """
-        partner = {trial.number: trial.beside for trial in self.trials}
-        if not self.per_prompt:
-            alone = [t.number for t in self.trials if t.purpose is Purpose.CONFIRM and t.beside is None]
-            for first, second in zip(alone[::2], alone[1::2], strict=False):
-                partner |= {first: second, second: first}
-        numbers = [trial.number for trial in self.trials]
-        found: Floats = np.array([[partner[one] == other for other in numbers] for one in numbers], dtype=np.float64)
-        return found.reshape(len(numbers), len(numbers))
+        beside = {trial.number: trial.beside for trial in self.trials}
+        other = beside if self.per_prompt else {**beside, **partners(self.trials)}
+        found: Floats = np.array([[other[one] == two for two in other] for one in other], dtype=np.float64)
+        return found.reshape(len(other), len(other))
 
     @cached_property
     def lags(self) -> Floats:
