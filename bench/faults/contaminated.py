@@ -22,7 +22,7 @@ from spectune.domain.measurement import Outcome, RequestRecord
 from spectune.domain.questions import Questions
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Message, Prompt
-from spectune.load.wire import Timeouts
+from spectune.load.exchange import Timeouts
 from spectune.workload import builtin_source
 
 SAME, TOKENS, BEFORE = 2, 96, 6

@@ -28,9 +28,9 @@ from spectune.domain.questions import Questions
 from spectune.domain.spec import ServiceSpec
 from spectune.domain.trial import MeasuredCell, TrialState
 from spectune.domain.workload import Cell, Level, Prompt, Sampling
+from spectune.load.exchange import Timeouts
 from spectune.load.generator import HttpLoad
 from spectune.load.options import Options
-from spectune.load.wire import Timeouts
 from spectune.verify.gate import Gate
 from spectune.verify.probes import Size, probe_set
 from spectune.verify.sampling import LITTLE, sampled_set

@@ -23,9 +23,9 @@ from spectune.domain.ports import Limits, Target
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, Message, Prompt, Sampling
 from spectune.load.body import Api
+from spectune.load.exchange import Timeouts
 from spectune.load.generator import HttpLoad
 from spectune.load.options import Options
-from spectune.load.wire import Timeouts
 
 _WORDS = " ".join(["copper", "window", "river", "paper"] * 16)
 

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from spectune.load import template
+from spectune.load.native.library import library
+from tests.load.serving import POOLS, Pools
+
 _SOURCE = Path(__file__).parents[2] / "bench" / "loadgen" / "mockd.c"
 _LOG_FIELDS = ("seq", "id", "fault", "t_req", "t_first", "t_last", "tokens", "chunks")
 
@@ -41,6 +45,24 @@ class Mock:
 
 
 StartMock = Callable[..., Mock]
+
+
+@pytest.fixture(params=POOLS)
+def pools(request: pytest.FixtureRequest) -> Pools:
+    """Each client in turn: what is tested of one holds for the other. Both can be had where tests run."""
+    kind: Pools = request.param
+    return kind
+
+
+@pytest.fixture(scope="module", params=["compiled", "python"])
+def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Streams read with the compiled library, and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(template, "library", lambda: None)
+        else:
+            assert library() is not None, "the load client was not compiled; see docs/development.md"
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,13 @@ from typing import Any
 
 import orjson
 
-from spectune.load.wire import Pool, RawExchange, Timeouts, encode_request
+from spectune.load.exchange import RawExchange, Timeouts, encode_request
+from spectune.load.native.pool import NativePool
+from spectune.load.wire import LoopPool
 
+AnyPool = LoopPool | NativePool
+Pools = type[LoopPool] | type[NativePool]
+POOLS: tuple[Pools, ...] = (LoopPool, NativePool)
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -20,7 +25,7 @@ def ask(url: str, *, tokens: int = 16, name: str = "-", path: str = "/v1/complet
     return encode_request(url, path, orjson.dumps(body | fields), {"X-Request-Id": name})
 
 
-async def server_counters(pool: Pool, url: str) -> dict[str, int]:
+async def server_counters(pool: AnyPool, url: str) -> dict[str, int]:
     exchange = await pool.exchange(encode_request(url, "/metrics", b"", {}, "GET"))
     page = b"".join(data for _, data in exchange.pieces).decode()
     rows = (line.split() for line in page.splitlines() if not line.startswith("#"))
@@ -71,8 +76,8 @@ def answering(*answers: bytes) -> Handler:
     return handle
 
 
-async def once(url: str, timeouts: Timeouts | None = None) -> RawExchange:
-    async with Pool(url, 1, timeouts) as pool:
+async def once(pools: Pools, url: str, timeouts: Timeouts | None = None) -> RawExchange:
+    async with pools(url, 1, timeouts) as pool:
         return await pool.exchange(ask(url))
 
 

@@ -10,8 +10,8 @@ from spectune.assemble.clock import SystemClock
 from spectune.domain.measurement import Outcome, Phase
 from spectune.domain.ports import Limits, Target
 from spectune.domain.workload import Cell, Level, Message, Prompt, Sampling
+from spectune.load.exchange import Timeouts
 from spectune.load.generator import HttpLoad
-from spectune.load.wire import Timeouts
 from tests.load.conftest import StartMock
 
 REQUESTS = 5000

@@ -28,11 +28,11 @@ from spectune.hosts.local import Local
 from spectune.hosts.ssh import Ssh
 from spectune.load import shipping
 from spectune.load.body import Server
+from spectune.load.exchange import Timeouts
 from spectune.load.generator import HttpLoad
 from spectune.load.on_host import LoadOnHost
 from spectune.load.options import Options
 from spectune.load.running import Task
-from spectune.load.wire import Timeouts
 from tests.hosts.sshd import ALIAS, Sshd
 from tests.load.conftest import StartMock
 from tests.load.test_processes import OPEN, prompts

@@ -23,10 +23,10 @@ from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Limits, Target
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Message, Prompt, Sampling
+from spectune.load.exchange import Timeouts
 from spectune.load.generator import HttpLoad
 from spectune.load.options import Options
 from spectune.load.processes import processes_for
-from spectune.load.wire import Timeouts
 from tests.load.conftest import StartMock
 
 OPEN = Level(60.0, LevelKind.RATE, Arrival.CONSTANT)

@@ -8,9 +8,9 @@ import pytest
 
 from spectune.domain.measurement import Outcome, Phase, TokenSource
 from spectune.domain.workload import Message, Prompt
-from spectune.load import wire
+from spectune.load.exchange import Outcome as HttpOutcome
+from spectune.load.exchange import RawExchange
 from spectune.load.record import Recorded, make_record
-from spectune.load.wire import RawExchange
 
 PROMPT = Prompt("p1", "chat", (Message("user", "hello"),), 16)
 
@@ -30,7 +30,7 @@ ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null
 
 
 def record(
-    *pieces: bytes, outcome: wire.Outcome = wire.Outcome.COMPLETE, status: int = 200, detail: str = ""
+    *pieces: bytes, outcome: HttpOutcome = HttpOutcome.COMPLETE, status: int = 200, detail: str = ""
 ) -> Recorded:
     stamped = tuple((1_000_000 * (n + 2), piece) for n, piece in enumerate(pieces))
     return make_record(
@@ -82,13 +82,13 @@ def test_a_200_is_not_yet_a_success(pieces: list[bytes], expected: Outcome, word
     ],
 )
 def test_a_http_error_carries_the_servers_words(body: bytes, words: str) -> None:
-    r = record(body, outcome=wire.Outcome.HTTP_ERROR, status=400, detail="HTTP 400").record
+    r = record(body, outcome=HttpOutcome.HTTP_ERROR, status=400, detail="HTTP 400").record
     assert r.outcome is Outcome.HTTP_ERROR
     assert r.detail.startswith(words)
 
 
-@pytest.mark.parametrize("outcome", [o for o in wire.Outcome if o is not wire.Outcome.COMPLETE])
-def test_no_end_of_an_exchange_but_a_whole_one_is_ok(outcome: wire.Outcome) -> None:
+@pytest.mark.parametrize("outcome", [o for o in HttpOutcome if o is not HttpOutcome.COMPLETE])
+def test_no_end_of_an_exchange_but_a_whole_one_is_ok(outcome: HttpOutcome) -> None:
     whole = (chunk("a"), chunk(None, "stop"), USAGE, DONE)
     assert record(*whole, outcome=outcome, detail="x").record.outcome is not Outcome.OK
 

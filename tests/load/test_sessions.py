@@ -16,8 +16,8 @@ from spectune.domain.ports import Limits, Target
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Arrival, Cell, Level, LevelKind, Message, Prompt, Sampling
 from spectune.load.body import Api, body
+from spectune.load.exchange import Timeouts
 from spectune.load.generator import HttpLoad
-from spectune.load.wire import Timeouts
 from tests.load.conftest import StartMock
 
 TURNS = 4

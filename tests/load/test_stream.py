@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from spectune.load.stream import parse_stream
 from tests.load.streams import cut, delta, event, load, parse, patient, without_times
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 # The expected values were read off the files line by line, with another program.
 RECORDED: dict[str, dict[str, Any]] = {
     "vllm_ngram_token_ids": {

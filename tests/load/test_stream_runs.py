@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spectune.load.stream import parse_stream
 from tests.load.streams import cut, delta, event, patient, without_times
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 texts = st.one_of(
     st.text(max_size=8),

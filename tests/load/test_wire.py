@@ -6,27 +6,25 @@ import asyncio
 import os
 import socket
 import time
-from array import array
 from collections import Counter
 from contextlib import suppress
 
 import pytest
 import uvloop
 
-from spectune.load.exchange import Pieces
+from spectune.load.exchange import Outcome, RawExchange, Timeouts
 from spectune.load.stream import parse_stream
-from spectune.load.wire import Outcome, Pool, RawExchange, Timeouts
 from tests.load.conftest import StartMock
-from tests.load.serving import OK, answering, ask, once, read_request, server_counters, serving
+from tests.load.serving import OK, AnyPool, Pools, answering, ask, once, read_request, server_counters, serving
 
 _MS = 1_000_000
 
 
-def test_a_stream_is_recorded_with_the_times_of_the_server(start_mock: StartMock) -> None:
+def test_a_stream_is_recorded_with_the_times_of_the_server(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "20", "--tpot-ms", "5")
 
     async def run() -> RawExchange:
-        async with Pool(mock.url, 1) as pool:
+        async with pools(mock.url, 1) as pool:
             return await pool.exchange(ask(mock.url))
 
     exchange = uvloop.run(run())
@@ -43,30 +41,13 @@ def test_a_stream_is_recorded_with_the_times_of_the_server(start_mock: StartMock
         assert stamp >= requested + 20 * _MS + k * 5 * _MS
 
 
-def test_all_pieces_of_a_read_have_its_time(start_mock: StartMock) -> None:
+def test_all_pieces_of_a_read_have_its_time(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--coalesce")
-    exchange = uvloop.run(once(mock.url))
+    exchange = uvloop.run(once(pools, mock.url))
     parsed = parse_stream(exchange.pieces)
     stamps = [stamp for stamp, _ in exchange.pieces]
     assert stamps == sorted(stamps)
     assert len(set(stamps)) < len(parsed.chunk_stamps_ns) == 16
-
-
-@pytest.mark.parametrize(
-    ("stops", "texts"),
-    [
-        ([], []),
-        ([0], []),
-        ([1], [(0, b"a")]),
-        ([1, 2, 3, 6], [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d"), (3, b"e"), (3, b"f")]),
-        ([0, 1, 2, 2, 4], [(1, b"a"), (2, b"b"), (4, b"c"), (4, b"d")]),
-        ([2, 3, 5, 5], [(0, b"a"), (0, b"b"), (1, b"c"), (2, b"d"), (2, b"e")]),
-        ([1, 2, 3, 4, 5, 6], [(n, b"%c" % (97 + n)) for n in range(6)]),
-    ],
-)
-def test_each_body_has_the_time_of_its_read(stops: list[int], texts: list[tuple[int, bytes]]) -> None:
-    bodies = [b"%c" % (97 + n) for n in range(stops[-1] if stops else 0)]
-    assert list(Pieces(bodies, array("q", range(len(stops))), stops)) == texts
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
@@ -84,6 +65,7 @@ def test_each_body_has_the_time_of_its_read(stops: list[int], texts: list[tuple[
     ],
 )
 def test_each_fault_has_its_outcome(
+    pools: Pools,
     start_mock: StartMock,
     path: str,
     fault: str,
@@ -95,7 +77,7 @@ def test_each_fault_has_its_outcome(
     mock = start_mock("--tpot-ms", "1", "--fault", f"{fault}:1000")
 
     async def run() -> RawExchange:
-        async with Pool(mock.url, 1, Timeouts(idle_s=0.5)) as pool:
+        async with pools(mock.url, 1, Timeouts(idle_s=0.5)) as pool:
             return await pool.exchange(ask(mock.url, path=path, messages=[{"role": "user", "content": "hi"}]))
 
     exchange = uvloop.run(run())
@@ -109,12 +91,12 @@ def test_each_fault_has_its_outcome(
     assert truth["fault"] == fault
 
 
-def test_a_mixture_of_faults_is_told_apart_request_by_request(start_mock: StartMock) -> None:
+def test_a_mixture_of_faults_is_told_apart_request_by_request(pools: Pools, start_mock: StartMock) -> None:
     kinds = ("http500", "http429", "http400", "reset", "eof", "error", "stall", "slowbody")
     mock = start_mock("--ttft-spread-ms", "5", "--seed", "7", *(f"--fault={kind}:20" for kind in kinds))
     ended: dict[str, str] = {}
 
-    async def worker(pool: Pool, names: list[str]) -> None:
+    async def worker(pool: AnyPool, names: list[str]) -> None:
         while names:
             name = names.pop()
             exchange = await pool.exchange(ask(mock.url, name=name))
@@ -129,7 +111,7 @@ def test_a_mixture_of_faults_is_told_apart_request_by_request(start_mock: StartM
 
     async def run() -> None:
         names = [f"request-{i}" for i in range(1000)]
-        async with Pool(mock.url, 32, Timeouts(idle_s=1.0)) as pool:
+        async with pools(mock.url, 32, Timeouts(idle_s=1.0)) as pool:
             await asyncio.gather(*(worker(pool, names) for _ in range(32)))
 
     uvloop.run(run())
@@ -140,11 +122,11 @@ def test_a_mixture_of_faults_is_told_apart_request_by_request(start_mock: StartM
     assert len(Counter(truth.values())) == 8
 
 
-def test_connections_are_reused(start_mock: StartMock) -> None:
+def test_connections_are_reused(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--fault", "http500:300", "--fault", "error:300")
 
     async def run() -> tuple[int, dict[str, int]]:
-        async with Pool(mock.url, 2) as pool:
+        async with pools(mock.url, 2) as pool:
             for _ in range(100):
                 await asyncio.gather(pool.exchange(ask(mock.url)), pool.exchange(ask(mock.url)))
             return pool.opened, await server_counters(pool, mock.url)
@@ -154,11 +136,11 @@ def test_connections_are_reused(start_mock: StartMock) -> None:
     assert counters["mock:requests_total"] == 200
 
 
-def test_a_pool_never_makes_a_request_wait(start_mock: StartMock) -> None:
+def test_a_pool_never_makes_a_request_wait(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "1500")
 
     async def run() -> dict[str, int]:
-        async with Pool(mock.url, 8) as pool:
+        async with pools(mock.url, 8) as pool:
             running = [asyncio.create_task(pool.exchange(ask(mock.url))) for _ in range(32)]
             while pool.in_flight < 32:
                 await asyncio.sleep(0.01)
@@ -170,12 +152,12 @@ def test_a_pool_never_makes_a_request_wait(start_mock: StartMock) -> None:
 
 @pytest.mark.parametrize("blocked", [False, True])
 def test_a_connection_closed_while_idle_is_replaced_before_anything_is_written(
-    start_mock: StartMock, blocked: bool
+    pools: Pools, start_mock: StartMock, blocked: bool
 ) -> None:
     mock = start_mock("--idle-close-ms", "30")
 
     async def run() -> tuple[list[RawExchange], int]:
-        async with Pool(mock.url, 1) as pool:
+        async with pools(mock.url, 1) as pool:
             first = await pool.exchange(ask(mock.url))
             if blocked:
                 time.sleep(0.3)  # the loop must not learn of the close before the next request
@@ -189,7 +171,7 @@ def test_a_connection_closed_while_idle_is_replaced_before_anything_is_written(
     assert len(mock.log()) == 2
 
 
-def test_a_request_that_was_written_is_never_sent_again() -> None:
+def test_a_request_that_was_written_is_never_sent_again(pools: Pools) -> None:
     requests = 0
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -200,7 +182,7 @@ def test_a_request_that_was_written_is_never_sent_again() -> None:
             writer.write(answer)
 
     async def run() -> list[RawExchange]:
-        async with serving(handle) as url, Pool(url, 1) as pool:
+        async with serving(handle) as url, pools(url, 1) as pool:
             return [await pool.exchange(ask(url)) for _ in range(2)]
 
     first, second = uvloop.run(run())
@@ -210,19 +192,23 @@ def test_a_request_that_was_written_is_never_sent_again() -> None:
 
 
 @pytest.mark.parametrize("flags", [(), ("--early-headers",)])
-def test_no_body_in_time_is_a_timeout_of_the_first_byte(start_mock: StartMock, flags: tuple[str, ...]) -> None:
+def test_no_body_in_time_is_a_timeout_of_the_first_byte(
+    pools: Pools, start_mock: StartMock, flags: tuple[str, ...]
+) -> None:
     mock = start_mock("--ttft-ms", "60000", *flags)
-    exchange = uvloop.run(once(mock.url, Timeouts(first_byte_s=0.2, idle_s=0.05)))
+    exchange = uvloop.run(once(pools, mock.url, Timeouts(first_byte_s=0.2, idle_s=0.05)))
     assert exchange.outcome is Outcome.TIMED_OUT_FIRST
     assert exchange.end_ns - exchange.sent_ns >= 200 * _MS
     assert (mock.log()[0]["fault"], exchange.status) == ("gone", 200 if flags else None)
 
 
-def test_an_idle_timeout_counts_from_the_last_piece_and_closes_the_connection(start_mock: StartMock) -> None:
+def test_an_idle_timeout_counts_from_the_last_piece_and_closes_the_connection(
+    pools: Pools, start_mock: StartMock
+) -> None:
     mock = start_mock("--tpot-ms", "50", "--fault", "stall:1000")
 
     async def run() -> tuple[RawExchange, dict[str, int]]:
-        async with Pool(mock.url, 1, Timeouts(idle_s=0.3)) as pool:
+        async with pools(mock.url, 1, Timeouts(idle_s=0.3)) as pool:
             return await pool.exchange(ask(mock.url)), await server_counters(pool, mock.url)
 
     exchange, counters = uvloop.run(run())
@@ -231,7 +217,7 @@ def test_an_idle_timeout_counts_from_the_last_piece_and_closes_the_connection(st
     assert (counters["mock:connections_open"], counters["vllm:num_requests_running"]) == (1, 0)
 
 
-def test_a_server_that_does_not_accept_is_a_timeout_of_the_connection() -> None:
+def test_a_server_that_does_not_accept_is_a_timeout_of_the_connection(pools: Pools) -> None:
     with (
         socket.create_server(("127.0.0.1", 0), backlog=0) as server,
         socket.socket() as first,
@@ -242,25 +228,25 @@ def test_a_server_that_does_not_accept_is_a_timeout_of_the_connection() -> None:
             with suppress(BlockingIOError):
                 filler.connect(server.getsockname())
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        exchange = uvloop.run(once(url, Timeouts(connect_s=0.2)))
+        exchange = uvloop.run(once(pools, url, Timeouts(connect_s=0.2)))
     assert (exchange.outcome, exchange.sent_ns) == (Outcome.TIMED_OUT_CONNECT, 0)
     assert exchange.detail == "no connection after 0.2 s"
 
 
 @pytest.mark.parametrize(("host", "reason"), [("127.0.0.1", "refused"), ("x" * 70, "label")])
-def test_no_connection_says_why(host: str, reason: str) -> None:
+def test_no_connection_says_why(pools: Pools, host: str, reason: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    exchange = uvloop.run(once(f"http://{host}:{port}"))
+    exchange = uvloop.run(once(pools, f"http://{host}:{port}"))
     assert (exchange.outcome, exchange.status, exchange.sent_ns) == (Outcome.CONNECT_FAILED, None, 0)
     assert reason in exchange.detail
 
 
-def test_cancelling_the_pool_keeps_what_has_come(start_mock: StartMock) -> None:
+def test_cancelling_the_pool_keeps_what_has_come(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--tpot-ms", "20")
 
     async def run() -> tuple[RawExchange, int, RawExchange]:
-        async with Pool(mock.url, 1) as pool:
+        async with pools(mock.url, 1) as pool:
             running = asyncio.create_task(pool.exchange(ask(mock.url, tokens=1000)))
             await asyncio.sleep(0.3)
             cancelled = pool.cancel()
@@ -272,11 +258,11 @@ def test_cancelling_the_pool_keeps_what_has_come(start_mock: StartMock) -> None:
     assert after.outcome is Outcome.COMPLETE
 
 
-def test_cancelling_the_task_closes_its_connection(start_mock: StartMock) -> None:
+def test_cancelling_the_task_closes_its_connection(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "60000")
 
     async def run() -> tuple[int, dict[str, int]]:
-        async with Pool(mock.url, 1) as pool:
+        async with pools(mock.url, 1) as pool:
             running = asyncio.create_task(pool.exchange(ask(mock.url)))
             await asyncio.sleep(0.1)
             running.cancel()
@@ -290,14 +276,14 @@ def test_cancelling_the_task_closes_its_connection(start_mock: StartMock) -> Non
     assert counters["mock:connections_open"] == 1
 
 
-def test_closing_leaves_no_descriptor_and_nothing_in_flight(start_mock: StartMock) -> None:
+def test_closing_leaves_no_descriptor_and_nothing_in_flight(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--ttft-ms", "60000")
 
     async def run() -> tuple[list[RawExchange], list[int]]:
         ended: list[RawExchange] = []
         descriptors = []
         for _ in range(3):
-            async with Pool(mock.url, 16) as pool:
+            async with pools(mock.url, 16) as pool:
                 running = [asyncio.create_task(pool.exchange(ask(mock.url))) for _ in range(24)]
                 await asyncio.sleep(0.2)
             ended += await asyncio.gather(*running)
@@ -309,10 +295,10 @@ def test_closing_leaves_no_descriptor_and_nothing_in_flight(start_mock: StartMoc
     assert len(set(descriptors)) == 1
 
 
-def test_an_exchange_that_is_still_connecting_does_not_start_on_a_closed_pool() -> None:
+def test_an_exchange_that_is_still_connecting_does_not_start_on_a_closed_pool(pools: Pools) -> None:
     async def run() -> RawExchange:
         async with serving(answering(OK)) as url:
-            pool = Pool(url, 0)
+            pool = pools(url, 0)
             running = asyncio.create_task(pool.exchange(ask(url)))
             await asyncio.sleep(0)
             await pool.close()
@@ -321,8 +307,8 @@ def test_an_exchange_that_is_still_connecting_does_not_start_on_a_closed_pool() 
     assert uvloop.run(run()).outcome is Outcome.CANCELLED
 
 
-def test_it_runs_on_the_standard_event_loop_too(start_mock: StartMock) -> None:
+def test_it_runs_on_the_standard_event_loop_too(pools: Pools, start_mock: StartMock) -> None:
     mock = start_mock("--tpot-ms", "1", "--reasoning", "4", "--tokens-per-chunk", "1,2,3")
-    exchange = asyncio.run(once(mock.url))
+    exchange = asyncio.run(once(pools, mock.url))
     assert exchange.outcome is Outcome.COMPLETE
     assert parse_stream(exchange.pieces).usage_output_tokens == 16

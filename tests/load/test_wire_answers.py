@@ -10,10 +10,11 @@ import pytest
 import trustme
 import uvloop
 
+from spectune.load.exchange import Outcome, RawExchange, encode_request
 from spectune.load.stream import parse_stream
-from spectune.load.wire import Outcome, Pool, RawExchange, encode_request
+from spectune.load.wire import LoopPool
 from tests.load.conftest import StartMock
-from tests.load.serving import OK, answering, ask, once, serving
+from tests.load.serving import OK, Pools, answering, ask, once, serving
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -38,7 +39,7 @@ def test_tls(start_mock: StartMock, trusted: bool) -> None:
             inner_writer.close()
 
     async def run() -> tuple[list[RawExchange], int]:
-        async with serving(relay, server) as url, Pool(url, 1, ssl=client) as pool:
+        async with serving(relay, server) as url, LoopPool(url, 1, ssl=client) as pool:
             return [await pool.exchange(ask(url, prompt="x " * 1_000_000)) for _ in range(3)], pool.opened
 
     exchanges, opened = uvloop.run(run())
@@ -51,7 +52,7 @@ def test_tls(start_mock: StartMock, trusted: bool) -> None:
         assert "certificate" in exchanges[0].detail.lower()
 
 
-def test_a_request_is_sent_when_the_socket_has_taken_all_of_it() -> None:
+def test_a_request_is_sent_when_the_socket_has_taken_all_of_it(pools: Pools) -> None:
     read_at = 0
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,7 +62,7 @@ def test_a_request_is_sent_when_the_socket_has_taken_all_of_it() -> None:
         await answering(OK)(reader, writer)
 
     async def run() -> RawExchange:
-        async with serving(handle) as url, Pool(url, 1) as pool:
+        async with serving(handle) as url, pools(url, 1) as pool:
             return await pool.exchange(ask(url, prompt="x" * 30_000_000))
 
     exchange = uvloop.run(run())
@@ -87,14 +88,15 @@ def test_a_request_is_sent_when_the_socket_has_taken_all_of_it() -> None:
         (b"", Outcome.RESET, b""),
     ],
 )
-def test_answers_of_all_kinds(answer: bytes, outcome: Outcome, body: bytes) -> None:
+def test_answers_of_all_kinds(pools: Pools, answer: bytes, outcome: Outcome, body: bytes) -> None:
     async def run() -> RawExchange:
         async with serving(answering(answer)) as url:
-            return await once(url)
+            return await once(pools, url)
 
     exchange = uvloop.run(run())
     assert exchange.outcome is outcome
-    assert b"".join(data for _, data in exchange.pieces) == body
+    got = b"".join(data for _, data in exchange.pieces)
+    assert got == body or (outcome is Outcome.PROTOCOL_ERROR and body.startswith(got))
 
 
 @pytest.mark.parametrize(
@@ -104,15 +106,15 @@ def test_answers_of_all_kinds(answer: bytes, outcome: Outcome, body: bytes) -> N
         b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
     ],
 )
-def test_a_connection_that_the_server_gives_up_is_not_reused(answer: bytes) -> None:
+def test_a_connection_that_the_server_gives_up_is_not_reused(pools: Pools, answer: bytes) -> None:
     async def run() -> tuple[list[Outcome], int]:
-        async with serving(answering(answer, answer)) as url, Pool(url, 1) as pool:
+        async with serving(answering(answer, answer)) as url, pools(url, 1) as pool:
             return [(await pool.exchange(ask(url))).outcome for _ in range(3)], pool.opened
 
     assert uvloop.run(run()) == ([Outcome.COMPLETE] * 3, 3)
 
 
-def test_bytes_that_nobody_asked_for_spoil_the_connection() -> None:
+def test_bytes_that_nobody_asked_for_spoil_the_connection(pools: Pools) -> None:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await answering(OK)(reader, writer)
         await asyncio.sleep(0.05)
@@ -120,7 +122,7 @@ def test_bytes_that_nobody_asked_for_spoil_the_connection() -> None:
         await answering(OK)(reader, writer)
 
     async def run() -> tuple[list[RawExchange], int]:
-        async with serving(handle) as url, Pool(url, 1) as pool:
+        async with serving(handle) as url, pools(url, 1) as pool:
             first = await pool.exchange(ask(url))
             await asyncio.sleep(0.3)
             return [first, await pool.exchange(ask(url))], pool.opened
@@ -162,4 +164,4 @@ def test_what_cannot_be_encoded_is_refused_without_telling_secrets(
 
 def test_tls_settings_need_https() -> None:
     with pytest.raises(ValueError, match="https"):
-        Pool("http://host", 1, ssl=tls.create_default_context())
+        LoopPool("http://host", 1, ssl=tls.create_default_context())

@@ -26,8 +26,8 @@ from spectune.domain.redaction import redact_text
 from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, Level, Sampling
 from spectune.load.body import Api
+from spectune.load.exchange import Timeouts
 from spectune.load.options import Options
-from spectune.load.wire import Timeouts
 from spectune.verify import gate
 from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.workload import WithNonce

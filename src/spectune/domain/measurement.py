@@ -64,7 +64,8 @@ class RequestRecord:
         finish_reason: as the server tells.
         drafted, accepted: per-request draft counts where the engine sends them.
         output_sha256: first 16 hexadecimal digits of the hash of the answer; equal answers are seen by it.
-        output_compression: compressed size / size of the answer; small values mean loops. None for short answers.
+        output_compression: compressed size / size of the answer; small values mean loops. None for short answers, and
+            for most after the first few hundred.
     """
 
     prompt_id: str

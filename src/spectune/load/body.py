@@ -11,8 +11,7 @@ import orjson
 
 from spectune.domain.errors import InputError
 from spectune.domain.workload import Prompt, Sampling
-from spectune.load.exchange import RawExchange, add_body, encode_head
-from spectune.load.wire import Pool
+from spectune.load.exchange import Pool, RawExchange, add_body, encode_head
 
 
 class Api(StrEnum):

@@ -15,12 +15,12 @@ from time import perf_counter_ns
 
 from spectune.domain.measurement import Outcome, Phase
 from spectune.domain.workload import Prompt
-from spectune.load import wire
+from spectune.load.exchange import Outcome as HttpOutcome
+from spectune.load.exchange import RawExchange
 from spectune.load.record import Recorded, Tokenizer, make_record
 from spectune.load.window import Listener, Window
-from spectune.load.wire import RawExchange
 
-LOST = frozenset({wire.Outcome.CONNECT_FAILED, wire.Outcome.RESET})
+LOST = frozenset({HttpOutcome.CONNECT_FAILED, HttpOutcome.RESET})
 """Outcomes after which the server may be gone."""
 
 _GIVE_UP_AFTER = 5
@@ -31,6 +31,9 @@ _READ_NS = 500_000
 _BACKLOG, _AT_ONCE = 256, 8
 """Unread answers above which so many are read at once, whatever waits: their bytes take room."""
 _LOOK_AT_CLOCK_S = 0.1
+_COMPRESSED, _THEN_ONE_OF = 512, 8
+"""Answers of which each is compressed, and of how many later ones one is: it is a tenth of what reading them takes, and
+a share of loops is known well enough then."""
 
 
 class Course:
@@ -154,7 +157,10 @@ class Course:
 
     def _read_one(self) -> None:
         prompt, phase, due_ns, raw = self._unread.popleft()
-        done = make_record(prompt, phase, due_ns, raw, self._tokenizer, keep_text=False)  # answers would add up
+        read = len(self.recorded)
+        compress = read < _COMPRESSED or read % _THEN_ONE_OF == 0
+        # Texts are not kept: they would add up.
+        done = make_record(prompt, phase, due_ns, raw, self._tokenizer, keep_text=False, compress=compress)
         self.recorded.append(done)
         if phase is Phase.STEADY and done.record.outcome is Outcome.OK:
             self._listener.add(done.record)
@@ -172,7 +178,7 @@ class Course:
         if self.lost or (self._closed_ns is not None and not self.counted):
             self.settled.set()
 
-    def _mind_refusals(self, outcome: wire.Outcome) -> None:
+    def _mind_refusals(self, outcome: HttpOutcome) -> None:
         """Several broken connections in a row mean that the server is gone; hammering it would tell nothing more."""
         if outcome not in LOST:
             self._refused_in_a_row = 0

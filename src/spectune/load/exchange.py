@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import repeat
-from typing import overload
+from http import HTTPStatus
+from time import perf_counter_ns
+from typing import Protocol, Self
 from urllib.parse import SplitResult, urlsplit
 
 from spectune.load.sse import Piece
+
+_OPENING_AT_ONCE = 16
 
 
 class Outcome(StrEnum):
@@ -42,51 +45,17 @@ class Timeouts:
     first_byte_s: float = 120.0
     idle_s: float = 60.0
 
-
-class Pieces(Sequence[Piece]):
-    """What a connection recorded: each body with the time of the read that brought it, put together at the first look.
-
-    An exchange ends when others are waiting for their stamps, often hundreds at the same moment.
-    """
-
-    def __init__(self, bodies: list[bytes], stamps: array[int], stops: list[int]) -> None:
-        """Takes all bodies, and of every read its stamp and how many bodies there were after it."""
-        self._recorded = (bodies, stamps, stops)
-        self._columns: tuple[array[int], list[bytes]] | None = None
-
-    def columns(self) -> tuple[array[int], list[bytes]]:
-        """All stamps, and the bytes that belong to each. Pairs would be an object a piece."""
-        if self._columns is None:
-            bodies, stamps, stops = self._recorded
-            # Of a paced stream every read is one body, but for the last, which holds the end as well.
-            single = len(stops) - 1
-            start = single = single if single > 0 and stops[:single] == list(range(1, single + 1)) else 0
-            kept = stamps[:single]
-            for stamp, stop in zip(stamps[single:], stops[single:], strict=True):
-                kept.extend(repeat(stamp, stop - start))
-                start = stop
-            self._columns = (kept, bodies[:start])  # a read that was no HTTP may have brought some
-            self._recorded = ([], array("q"), [])
-        return self._columns
-
-    @overload
-    def __getitem__(self, index: int) -> Piece: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Piece, ...]: ...
-    def __getitem__(self, index: int | slice) -> Piece | tuple[Piece, ...]:
-        stamps, datas = self.columns()
-        if isinstance(index, slice):
-            return tuple(zip(stamps[index], datas[index], strict=True))
-        return stamps[index], datas[index]
-
-    def __len__(self) -> int:
-        return len(self.columns()[0])
-
-    def __iter__(self) -> Iterator[Piece]:
-        return zip(*self.columns(), strict=True)
-
-    def __repr__(self) -> str:
-        return repr(self[:])
+    def words(self, outcome: Outcome) -> str:
+        """What it means that an exchange ended by one of these limits."""
+        match outcome:
+            case Outcome.TIMED_OUT_CONNECT:
+                return f"no connection after {self.connect_s:g} s"
+            case Outcome.TIMED_OUT_FIRST:
+                return f"no answer after {self.first_byte_s:g} s"
+            case Outcome.TIMED_OUT_IDLE:
+                return f"nothing for {self.idle_s:g} s within the answer"
+            case _:
+                return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +78,62 @@ class RawExchange:
     pieces: Sequence[Piece]
     end_ns: int
     detail: str = ""
+
+
+class Pool(Protocol):
+    """Keep-alive connections to one server; an async context manager that opens them ahead.
+
+    An exchange takes an idle connection, or opens one more: a pool never lets a request wait, which would hide how late
+    the generator is. `opened` counts connections; above the size of the pool, some exchanges had to connect first.
+    """
+
+    opened: int
+
+    @property
+    def lag_s(self) -> tuple[float, float] | None:
+        """How late stamps may be, mean and most so far in seconds; None where they are as late as the event loop is."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def exchange(self, request: bytes) -> RawExchange:
+        """Writes an encoded request and returns what came of it; nothing that the network or the server does raises.
+
+        A connection that the server closed while it was idle is replaced before anything is written on it; nothing is
+        ever sent twice. Cancelling the calling task closes the connection.
+        """
+
+    def cancel(self) -> int:
+        """Ends all exchanges in flight as CANCELLED, with what they have received, and returns how many there were."""
+
+
+async def opened_ahead(connect: Callable[[], Awaitable[None]], count: int) -> None:
+    """Connects so often, whatever comes of it."""
+    # A server with a short accept queue drops a flood of connections, and each of them tries again after 1 s.
+    turns = asyncio.Semaphore(_OPENING_AT_ONCE)
+
+    async def one() -> None:
+        async with turns:
+            await connect()
+
+    await asyncio.gather(*(one() for _ in range(count)), return_exceptions=True)
+
+
+def not_connected(error: OSError | UnicodeError, timeouts: Timeouts) -> RawExchange:
+    """The exchange that could not begin."""
+    timed_out = isinstance(error, TimeoutError)
+    outcome = Outcome.TIMED_OUT_CONNECT if timed_out else Outcome.CONNECT_FAILED
+    detail = str(error) or (timeouts.words(outcome) if timed_out else type(error).__name__)
+    return RawExchange(outcome, None, 0, (), perf_counter_ns(), detail)
+
+
+def judged(status: int | None) -> tuple[Outcome, str]:
+    """What an answer with this status is, and in words what is wrong with it."""
+    if status is not None and 200 <= status < 300:
+        return Outcome.COMPLETE, ""
+    phrases = [known.phrase for known in HTTPStatus if known == status]
+    return Outcome.HTTP_ERROR, " ".join(["HTTP", str(status), *phrases])
 
 
 def encode_request(url: str, path: str, body: bytes, headers: Mapping[str, str], method: str = "POST") -> bytes:

@@ -20,15 +20,16 @@ from spectune.domain.trial import MeasuredCell
 from spectune.domain.workload import Cell, LevelKind, Prompt, Sampling
 from spectune.load import acceptance, doubts, summary
 from spectune.load.body import Sender, Server
+from spectune.load.exchange import Timeouts
 from spectune.load.facts import Facts
 from spectune.load.options import Options
+from spectune.load.pools import pool_for
 from spectune.load.quiet import rare_collections, until_done
 from spectune.load.record import Recorded, make_record
-from spectune.load.running import Run, Task, load, pool_for
+from spectune.load.running import Run, Task, load
 from spectune.load.speeds import Precision, Speeds
 from spectune.load.turns import take_turns
 from spectune.load.window import Window
-from spectune.load.wire import Timeouts
 
 _GREEDY = Sampling(temperature=0.0, seed=1)
 _PROGRESS_EVERY_S = 0.25

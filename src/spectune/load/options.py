@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from spectune.domain.measurement import Slo
 from spectune.load.body import Api
+from spectune.load.exchange import Timeouts
 from spectune.load.record import Tokenizer
-from spectune.load.wire import Timeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Options:
         slo: of requests that goodput counts; None leaves goodput out.
         most_in_flight: requests in flight at which an open loop gives up, since the server cannot keep the rate.
         processes: that share the load; None decides by the level and the cores.
+        compiled: use the compiled client where there is one.
     """
 
     timeouts: Timeouts = field(default_factory=Timeouts)
@@ -32,3 +33,4 @@ class Options:
     slo: Slo | None = None
     most_in_flight: int = 4096
     processes: int | None = None
+    compiled: bool = True

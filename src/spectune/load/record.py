@@ -12,7 +12,8 @@ import orjson
 
 from spectune.domain.measurement import Outcome, Phase, RequestRecord, TokenSource
 from spectune.domain.workload import Prompt
-from spectune.load import wire
+from spectune.load.exchange import Outcome as HttpOutcome
+from spectune.load.exchange import RawExchange
 from spectune.load.stream import ParsedStream, parse_stream
 
 Tokenizer = Callable[[str], int]
@@ -22,15 +23,15 @@ _ENOUGH_TO_COMPRESS = 200
 _DETAIL = 300
 
 _OUTCOMES = {
-    wire.Outcome.HTTP_ERROR: Outcome.HTTP_ERROR,
-    wire.Outcome.PROTOCOL_ERROR: Outcome.STREAM_ERROR,
-    wire.Outcome.CONNECT_FAILED: Outcome.CONNECT_FAILED,
-    wire.Outcome.RESET: Outcome.RESET,
-    wire.Outcome.TRUNCATED: Outcome.TRUNCATED,
-    wire.Outcome.TIMED_OUT_CONNECT: Outcome.TIMEOUT_CONNECT,
-    wire.Outcome.TIMED_OUT_FIRST: Outcome.TIMEOUT_FIRST,
-    wire.Outcome.TIMED_OUT_IDLE: Outcome.TIMEOUT_IDLE,
-    wire.Outcome.CANCELLED: Outcome.CANCELLED,
+    HttpOutcome.HTTP_ERROR: Outcome.HTTP_ERROR,
+    HttpOutcome.PROTOCOL_ERROR: Outcome.STREAM_ERROR,
+    HttpOutcome.CONNECT_FAILED: Outcome.CONNECT_FAILED,
+    HttpOutcome.RESET: Outcome.RESET,
+    HttpOutcome.TRUNCATED: Outcome.TRUNCATED,
+    HttpOutcome.TIMED_OUT_CONNECT: Outcome.TIMEOUT_CONNECT,
+    HttpOutcome.TIMED_OUT_FIRST: Outcome.TIMEOUT_FIRST,
+    HttpOutcome.TIMED_OUT_IDLE: Outcome.TIMEOUT_IDLE,
+    HttpOutcome.CANCELLED: Outcome.CANCELLED,
 }
 
 
@@ -56,15 +57,21 @@ def make_record(
     prompt: Prompt,
     phase: Phase,
     due_ns: int,
-    exchange: wire.RawExchange,
+    exchange: RawExchange,
     tokenizer: Tokenizer | None = None,
     *,
     keep_text: bool = True,
+    compress: bool = True,
 ) -> Recorded:
     """Classifies one request. A stream is OK only if it says why it ended; everything else has its own name.
 
     Tokens are what the server says, else the token ids that it sent, else what the tokenizer makes of the answer, else
     unknown.
+
+    Args:
+        tokenizer: where the server does not count.
+        keep_text: of the answer, in what is returned.
+        compress: the answer, to see whether it repeats itself.
     """
     parsed = parse_stream(exchange.pieces)
     outcome, detail = _outcome(exchange, parsed)
@@ -89,17 +96,17 @@ def make_record(
         drafted=parsed.drafted,
         accepted=parsed.accepted,
         output_sha256=hashlib.sha256(answer.encode()).hexdigest()[:16] if answer else "",
-        output_compression=_compression(answer),
+        output_compression=_compression(answer) if compress else None,
         detail=detail[:_DETAIL],
     )
     text = answer if keep_text else ""
     return Recorded(record, parsed.chunk_stamps_ns, text, bool(prompt.session), prompt.fixed_length)
 
 
-def _outcome(exchange: wire.RawExchange, parsed: ParsedStream) -> tuple[Outcome, str]:
-    if exchange.outcome is wire.Outcome.HTTP_ERROR:
+def _outcome(exchange: RawExchange, parsed: ParsedStream) -> tuple[Outcome, str]:
+    if exchange.outcome is HttpOutcome.HTTP_ERROR:
         return Outcome.HTTP_ERROR, _http_detail(exchange)
-    if exchange.outcome is not wire.Outcome.COMPLETE:
+    if exchange.outcome is not HttpOutcome.COMPLETE:
         return _OUTCOMES[exchange.outcome], exchange.detail
     if parsed.error is not None:
         return Outcome.STREAM_ERROR, parsed.error
@@ -112,7 +119,7 @@ def _outcome(exchange: wire.RawExchange, parsed: ParsedStream) -> tuple[Outcome,
     return Outcome.OK, ""
 
 
-def _http_detail(exchange: wire.RawExchange) -> str:
+def _http_detail(exchange: RawExchange) -> str:
     """The server's own message, where its error body has one."""
     body = b"".join(data for _, data in exchange.pieces)
     try:

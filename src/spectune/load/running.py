@@ -16,13 +16,13 @@ from spectune.load.course import Course
 from spectune.load.dealer import Dealer
 from spectune.load.open_loop import OpenLoop
 from spectune.load.options import Options
+from spectune.load.pools import pool_for
 from spectune.load.processes import Fleet, processes_for
 from spectune.load.quiet import connections_allowed, rare_collections, until_done
 from spectune.load.record import Recorded
 from spectune.load.shares import Shares
 from spectune.load.watch import Watched, watched
 from spectune.load.window import Listener, Window
-from spectune.load.wire import Pool
 from spectune.load.worker import Job
 
 _OPEN_AHEAD = 64
@@ -96,18 +96,6 @@ def load(task: Task) -> Run:
         return until_done(_alone(task, due, most))
 
 
-def pool_for(server: Server, size: int, options: Options) -> Pool:
-    """Connections to a server.
-
-    Raises:
-        InputError: its URL is none.
-    """
-    try:
-        return Pool(server.url, size, options.timeouts, options.ssl, reuse=server.keep_alive)
-    except ValueError as error:
-        raise InputError(f"cannot send requests to {server.url}: {error}", "It looks like http://host:8000") from error
-
-
 def _processes(task: Task) -> int:
     """How many processes; one where the options hold what cannot be sent to another."""
     options = task.options
@@ -129,11 +117,11 @@ async def _alone(task: Task, due: Due | None, most: int) -> Run:
     async with pool_for(task.server, min(most, _OPEN_AHEAD) if due else most, task.options) as pool:
         sender = Sender(pool, task.server, task.cell.sampling, task.options.api)
         if due is None:
-            seen = await watched(ClosedLoop(most, course, dealer, sender).run())
+            seen = await watched(ClosedLoop(most, course, dealer, sender).run(), pool)
             return Run(course.recorded, course.window, course.stopped, course.lost, course.thought, seen)
         start_ns = time.perf_counter_ns() + _START_IN_NS
         arrivals = OpenLoop(task.cell.level, course, due, dealer, sender, most, start_ns, task.seconds)
-        seen = await watched(arrivals.run())
+        seen = await watched(arrivals.run(), pool)
     return Run(
         course.recorded, course.window, course.stopped, course.lost, course.thought, seen,
         arrivals.overflowed, arrivals.cut_off,

@@ -1,4 +1,4 @@
-"""What a recorded stream says: bytes -> server-sent events -> tokens, text, usage. Pure functions over wire's pieces.
+"""What a recorded stream says: bytes -> server-sent events -> tokens, text, usage. Pure functions over a tape.
 
 Nothing here raises, whatever the bytes are: a stream is what it is, and the fields of ParsedStream say what was wrong.
 """
@@ -10,21 +10,17 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, repeat
 from typing import Any
 
 import orjson
 
-from spectune.load.exchange import Pieces
 from spectune.load.sse import BLANK, DONE, Decoder, Piece
+from spectune.load.tape import Columns, Tape
 from spectune.load.template import Template, decode
 
 _ID, _NO_ID = re.compile(rb'\{"id": ?"[\w-]+"'), b'{"id":""'
 _SHORT = 1024
 """Bytes of an event up to which what it says is kept for the next answer that says the same."""
-_BLOCK = 128
-_HEADS = 4
-"""Events at the head of a piece that are looked at one by one for a template; the first may be a role alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +67,7 @@ class ParsedStream:
 def parse_stream(pieces: Iterable[Piece]) -> ParsedStream:
     """Reads a whole stream of /v1/chat/completions, /v1/completions or llama.cpp's /completion."""
     answer = _Answer()
-    if isinstance(pieces, Pieces):
-        answer.read(*pieces.columns())
-    else:
-        pieces = list(pieces)
-        answer.read(array("q", [stamp for stamp, _ in pieces]), [data for _, data in pieces])
+    answer.read((pieces if isinstance(pieces, Tape) else Tape.of(pieces)).columns())
     return answer.parsed()
 
 
@@ -92,86 +84,36 @@ class _Answer:
         self._template: Template | None = None
         self._tries = 3  # how often to learn a template before one has been of use
 
-    def read(self, stamps: array[int], datas: list[bytes]) -> None:
+    def read(self, tape: Columns) -> None:
+        body, stamps, ends = tape
         decoder = self._decoder
-        at = next_block = 0
-        while at < len(datas):
-            if at >= next_block and self._template and decoder.is_between:
-                next_block = min(at + _BLOCK, len(datas))
-                if taken := self._take_block(self._template, stamps[at:next_block], datas[at:next_block]):
-                    at += taken
-                    continue
-            self._take_piece(stamps[at], datas[at])
-            at += 1
-        self._take(stamps[-1] if stamps else 0, decoder.finish())
+        at = read = 0
+        while at < len(body):
+            if self._template and decoder.is_between and (end := self._take_run(self._template, tape, at)) > at:
+                at = end
+                continue
+            while ends[read] <= at:
+                read += 1
+            # To the end of a read, which may be cut anywhere, or to where the short cut may begin.
+            cut = body.find(self._template.begins if self._template else BLANK, at, ends[read])
+            end = ends[read] if cut < 0 else cut + len(BLANK)
+            for payload in decoder.feed(body[at:end]):
+                self._add(stamps[read], payload)
+            at = end
+        for payload in decoder.finish():
+            self._add(stamps[-1] if stamps else 0, payload)
 
-    def _take_block(self, template: Template, stamps: array[int], block: list[bytes]) -> int:
-        """Takes pieces of whole events that follow the template, but for others at their end, and returns how many: all
-        or none. A stream is nearly all such pieces."""
-        end = len(block)
-        while end and not block[end - 1].endswith(template.after):
-            end -= 1
-        if not end:
-            return 0
-        if end < len(block):
-            del block[end:], stamps[end:]
-        found = template.read_pieces(block)
-        if found is None:
-            return 0
-        text, counts = found
-        if len(counts) == sum(counts):
+    def _take_run(self, template: Template, tape: Columns, at: int) -> int:
+        """Takes events that follow the template, and returns where they end. A stream is nearly all such events."""
+        found = template.read(tape, at)
+        if found is None:  # they look like it and are no JSON
+            self._template, self._tries = None, 0
+            return at
+        text, stamps, end = found
+        if end > at:
             self._stamps += stamps
-        else:
-            self._stamps.extend(chain.from_iterable(map(repeat, stamps, counts)))
-        self._keep(template, text)
-        return end
-
-    def _take_piece(self, stamp: int, data: bytes) -> None:
-        """Takes a piece cut anywhere. One that holds a whole answer is mostly events of a template, too."""
-        decoder = self._decoder
-        for _ in range(_HEADS):
-            if self._template or not decoder.is_between:
-                break
-            cut = data.find(BLANK) + len(BLANK)
-            if not len(BLANK) < cut < len(data):
-                break
-            self._take(stamp, decoder.feed(data[:cut]))
-            data = data[cut:]
-        template = self._template
-        if template and decoder.is_between and data.startswith(template.before):
-            cut = data.rfind(template.after) + len(template.after)
-            if found := template.read_pieces([data[:cut]]):
-                self._stamps += array("q", [stamp]) * found[1][0]
-                self._keep(template, found[0])
-                data = data[cut:]
-        if data:
-            self._take(stamp, decoder.feed(data))
-
-    def _keep(self, template: Template, text: str) -> None:
-        template.into.append(text)
-        self._tries = 3
-
-    def _take(self, stamp: int, payloads: list[bytes]) -> None:
-        taken = 0
-        while taken < len(payloads) and not self._template:
-            self._add(stamp, payloads[taken])
-            taken += 1
-        taken += self._take_run(stamp, payloads[taken:])
-        for payload in payloads[taken:]:
-            self._add(stamp, payload)
-
-    def _take_run(self, stamp: int, payloads: list[bytes]) -> int:
-        """Takes the events that follow the template, but for others at their end, and returns how many it took."""
-        template, end = self._template, len(payloads)
-        if not template:
-            return 0
-        while end and not payloads[end - 1].endswith(template.suffix):
-            end -= 1
-        text = template.read_payloads(payloads[:end]) if end else None
-        if text is None:
-            return 0
-        self._stamps += array("q", [stamp]) * end
-        self._keep(template, text)
+            template.into.append(text)
+            self._tries = 3
         return end
 
     def _add(self, stamp: int, payload: bytes) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import ctypes
+import re
+from array import array
+from typing import Any
 
 import orjson
 
+from spectune.load.native.library import Run, library
 from spectune.load.sse import BLANK, DATA
+from spectune.load.tape import Columns, stamps_of
+
+_STRING = rb'((?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])++)'
 
 
 class Template:
@@ -17,63 +24,70 @@ class Template:
 
     def __init__(self, prefix: bytes, suffix: bytes, into: list[str]) -> None:
         """Takes the data of an event up to the opening quote and from the closing one, and where its string belongs."""
-        self.prefix, self.suffix, self.into = prefix, suffix, into
-        self.before, self.after = DATA + prefix, suffix + BLANK  # the same of a whole event
+        self.into = into
+        self._before, self._after = DATA + prefix, suffix + BLANK
+        self.begins = BLANK + self._before  # where a run may begin, after other events
+        self._pattern: re.Pattern[bytes] | None = None
 
-    def read_payloads(self, payloads: list[bytes]) -> str | None:
-        """Reads the data of events that all follow the template; None if one of them does not."""
-        strings = _cut(payloads, self.prefix, self.suffix)
-        return _decode_strings(strings) if strings else None
+    def read(self, tape: Columns, at: int) -> tuple[str, array[int], int] | None:
+        """Reads the events from this place of the body on, as long as they follow the template.
 
-    def read_pieces(self, pieces: list[bytes]) -> tuple[str, list[int]] | None:
-        """Reads pieces of whole events that all follow the template: their text, and how many each piece has."""
-        strings = _cut(pieces, self.before, self.after)
-        if not strings:
-            return None
-        counts = [1] * len(pieces)
-        if b"\n" in b"".join(strings):
-            split: list[bytes] = []
-            for place, string in enumerate(strings):
-                several = self._split(string) if b"\n" in string else [string]
-                if several is None:
-                    return None
-                split += several
-                counts[place] = len(several)
-            strings = split
-        text = _decode_strings(strings)
-        return None if text is None else (text, counts)
+        Returns:
+            Their text, the time of each event, and where they end, which is `at` if there are none. None if one of them
+            is no JSON.
+        """
+        if not tape[0].startswith(self._before, at):
+            return "", array("q"), at
+        native = library()
+        return self._read(tape, at) if native is None else self._read_fast(native, tape, at)
 
-    def _split(self, strings: bytes) -> list[bytes] | None:
-        """Strings with all that is between them, one by one."""
-        # To split at the whole of what is between two is to look for something long, which takes ten times as long as
-        # to look for something short and to cut off the rest.
-        return _cut((self.prefix + strings + self.suffix).split(BLANK + DATA), self.prefix, self.suffix, BLANK + DATA)
+    def _read(self, tape: Columns, at: int) -> tuple[str, array[int], int] | None:
+        body, stamps, ends = tape
+        if self._pattern is None:
+            self._pattern = re.compile(re.escape(self._before) + _STRING + re.escape(self._after))
+        match = self._pattern.match
+        strings: list[bytes] = []
+        event_ends: list[int] = []
+        while found := match(body, at):
+            strings.append(found[1])
+            at = found.end()
+            event_ends.append(at)
+        text = _decode_strings(b'["' + b'","'.join(strings) + b'"]') if strings else ""
+        return None if text is None else (text, stamps_of(event_ends, stamps, ends), at)
+
+    def _read_fast(self, native: Any, tape: Columns, at: int) -> tuple[str, array[int], int] | None:
+        body, stamps, ends = tape
+        before, after = self._before, self._after
+        left = len(body) - at
+        event_stamps = array("q", bytes(8 * (left // (len(before) + len(after)) + 1)))
+        strings = _room(2 * (left + 3))
+        run = Run(
+            body, len(body), at, before, after, len(before), len(after), stamps.buffer_info()[0], ends.buffer_info()[0],
+            len(stamps), event_stamps.buffer_info()[0], strings, strings + left + 3,
+        )  # fmt: skip
+        count = native.spectune_run(run)
+        del event_stamps[count:]
+        if run.text_n >= 0:
+            text: str | None = ctypes.string_at(strings + left + 3, run.text_n).decode("ascii")
+        else:
+            text = _decode_strings(ctypes.string_at(strings, run.strings_n))
+        return None if text is None else (text, event_stamps, run.at)
 
 
-def _cut(events: list[bytes], prefix: bytes, suffix: bytes, between: bytes = b"") -> list[bytes] | None:
-    """What is between prefix and suffix in each; None if one of them has not got both."""
-    start, end = len(prefix), -len(suffix)
-    strings = [event[start:end] for event in events]
-    # Equal as a whole means equal one by one, since an event too short for its ends makes the whole longer.
-    equal = prefix + (suffix + between + prefix).join(strings) + suffix == between.join(events)
-    return strings if equal else None
+def _decode_strings(strings: bytes) -> str | None:
+    """Decodes an array of strings into one text, each by itself: two halves of a character must not become one."""
+    texts = decode(strings)
+    return None if texts is None else "".join(texts)
 
 
-def _decode_strings(strings: list[bytes]) -> str | None:
-    """Decodes strings of JSON, given without their quotes, into one text; None if one is empty or no string."""
-    if not all(strings):
-        return None
-    joined = b"".join(strings)
-    if joined.isascii() and b'"' not in joined and b"\\" not in joined:
-        return cast(str | None, decode(b'"' + joined + b'"'))
-    literals = b'["' + b'","'.join(strings) + b'"]'
-    # With no quotes but those around the strings, to decode them at once is to decode them one by one: a backslash
-    # that hides one of them turns strings inside out up to the end, which is no JSON then.
-    if literals.count(b'"') == 2 * len(strings):
-        texts = decode(literals)
-    else:
-        texts = [decode(b'"' + string + b'"') for string in strings]
-    return None if texts is None or None in texts else "".join(texts)
+_rooms: list[Any] = [ctypes.create_string_buffer(1 << 16)]
+
+
+def _room(size: int) -> int:
+    """Where so many bytes can be written, up to the next call."""
+    if len(_rooms[0]) < size:
+        _rooms[0] = ctypes.create_string_buffer(2 * size)
+    return ctypes.addressof(_rooms[0])
 
 
 def decode(data: bytes) -> Any:

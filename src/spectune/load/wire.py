@@ -1,8 +1,7 @@
 """The hot path of the load client: one HTTP/1.1 exchange, recorded now and parsed later.
 
-A `Pool` keeps connections open to one server. `Pool.exchange` writes one encoded request and returns how it ended, when
-the request left, and every piece of the body with its time of arrival. Nothing but HTTP's framing is decoded here, so a
-late stamp is the machine's doing and not the parser's.
+A `LoopPool` keeps connections open to one server. Its `exchange` writes one encoded request and returns how it ended,
+when the request left, and every piece of the body with its time of arrival. Nothing but HTTP's framing is decoded here.
 
 All times are `time.perf_counter_ns()`: on Linux CLOCK_MONOTONIC, the same clock in every process of the machine.
 """
@@ -13,26 +12,27 @@ import asyncio
 import select
 import ssl as tls
 from array import array
-from http import HTTPStatus
 from time import perf_counter_ns
 from typing import Any, Self, cast
 
 import httptools
 
-from spectune.load.exchange import Outcome, Pieces, RawExchange, Timeouts, encode_request, split_url
-
-__all__ = ["Outcome", "Pool", "RawExchange", "Timeouts", "encode_request"]
+from spectune.load.exchange import (
+    Outcome,
+    RawExchange,
+    Timeouts,
+    judged,
+    not_connected,
+    opened_ahead,
+    split_url,
+)
+from spectune.load.tape import Tape
 
 _SWEEP_S = 0.05
-_OPENING_AT_ONCE = 16
 
 
-class Pool:
-    """Keep-alive connections to one server; an async context manager that opens them ahead.
-
-    An exchange takes an idle connection, or opens one more: a pool never lets a request wait, which would hide how late
-    the generator is. `opened` counts connections; above `size`, some exchanges had to connect first.
-    """
+class LoopPool:
+    """Keep-alive connections to one server, read by the event loop itself; an exchange.Pool."""
 
     def __init__(
         self,
@@ -73,6 +73,10 @@ class Pool:
         self._all_closed: asyncio.Future[None] | None = None
 
     @property
+    def lag_s(self) -> None:
+        """See exchange.Pool."""
+
+    @property
     def in_flight(self) -> int:
         """Exchanges whose request has been written and whose end has not been seen."""
         return len(self._busy)
@@ -89,31 +93,21 @@ class Pool:
 
         What cannot be opened is left to the exchange that needs it, which tells why.
         """
-        # A server with a short accept queue drops a flood of connections, and each of them tries again after 1 s.
-        turns = asyncio.Semaphore(_OPENING_AT_ONCE)
 
         async def connect() -> None:
-            async with turns:
-                self._idle.append(await self._connect())
+            self._idle.append(await self._connect())
 
-        await asyncio.gather(*(connect() for _ in range(self._size - len(self._idle))), return_exceptions=True)
+        await opened_ahead(connect, self._size - len(self._idle))
         return len(self._idle)
 
     async def exchange(self, request: bytes) -> RawExchange:
-        """Writes an encoded request and returns what came of it; nothing that the network or the server does raises.
-
-        A connection that the server closed while it was idle is replaced before anything is written on it; nothing is
-        ever sent twice. Cancelling the calling task closes the connection.
-        """
+        """See exchange.Pool."""
         connection = self._take_idle()
         if connection is None:
             try:
                 connection = await self._connect()
-            except TimeoutError as error:
-                detail = str(error) or f"no connection after {self.timeouts.connect_s:g} s"
-                return RawExchange(Outcome.TIMED_OUT_CONNECT, None, 0, (), perf_counter_ns(), detail)
             except (OSError, UnicodeError) as error:  # the latter: a name that DNS could not hold
-                return RawExchange(Outcome.CONNECT_FAILED, None, 0, (), perf_counter_ns(), _name(error))
+                return not_connected(error, self.timeouts)
         if self._closing:
             connection.close()
             return RawExchange(Outcome.CANCELLED, None, 0, (), perf_counter_ns())
@@ -124,7 +118,7 @@ class Pool:
             raise
 
     def cancel(self) -> int:
-        """Ends all exchanges in flight as CANCELLED, with what they have received, and returns how many there were."""
+        """See exchange.Pool."""
         busy = list(self._busy)
         for connection in busy:
             connection.close()
@@ -192,7 +186,7 @@ class Pool:
 class _Connection(asyncio.Protocol):
     """One connection with the exchange on it, if any; also what its parser reports to (the methods named on_...)."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: LoopPool) -> None:
         self._pool = pool
         self._transport: asyncio.Transport
         self._future: asyncio.Future[RawExchange] | None = None
@@ -245,22 +239,22 @@ class _Connection(asyncio.Protocol):
         limits = self._pool.timeouts
         if self._bodies:
             if now - self._stamps[-1] > limits.idle_s * 1e9:
-                self._end(Outcome.TIMED_OUT_IDLE, f"nothing for {limits.idle_s:g} s within the answer", now)
+                self._end(Outcome.TIMED_OUT_IDLE, limits.words(Outcome.TIMED_OUT_IDLE), now)
         elif now - self._sent_ns > limits.first_byte_s * 1e9:
-            self._end(Outcome.TIMED_OUT_FIRST, f"no answer after {limits.first_byte_s:g} s", now)
+            self._end(Outcome.TIMED_OUT_FIRST, limits.words(Outcome.TIMED_OUT_FIRST), now)
 
     def _end_answered(self, stamp: int) -> None:
         if self._answers > 1:
             self._end(Outcome.PROTOCOL_ERROR, "more than one answer to one request", stamp)
             return
-        outcome, detail = _judge(self._status)
+        outcome, detail = judged(self._status)
         self._end(outcome, detail, stamp, reusable=self._pool.reuse and self._keep_alive and not self._unsent)
 
     def _end(self, outcome: Outcome, detail: str, end_ns: int, reusable: bool = False) -> None:
         future, self._future = self._future, None
         if future is None:
             return
-        pieces = Pieces(self._bodies.copy(), self._stamps, self._stops)
+        pieces = Tape.later(self._bodies.copy(), self._stamps, self._stops)
         self._bodies.clear()  # and not a new list: the parser holds this one
         self._stamps, self._stops = array("q"), []
         if not future.done():
@@ -299,7 +293,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         now = perf_counter_ns()
-        outcome, detail = _judge(self._status)
+        outcome, detail = judged(self._status)
         if self._status is None:
             self._end(Outcome.RESET, f"no answer: {_name(error) if error else 'the connection was closed'}", now)
         elif outcome is not Outcome.COMPLETE or (not error and not self._has_length):
@@ -310,13 +304,6 @@ class _Connection(asyncio.Protocol):
             self._end(Outcome.TRUNCATED, "the connection was closed within the answer", now)
         self._pool._lost(self)
         del self._parser  # it points back here, and a cycle would wait for the collector
-
-
-def _judge(status: int | None) -> tuple[Outcome, str]:
-    if status is not None and 200 <= status < 300:
-        return Outcome.COMPLETE, ""
-    phrases = [known.phrase for known in HTTPStatus if known == status]
-    return Outcome.HTTP_ERROR, " ".join(["HTTP", str(status), *phrases])
 
 
 def _name(error: Exception) -> str:

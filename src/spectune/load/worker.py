@@ -29,11 +29,11 @@ from spectune.load.course import Course
 from spectune.load.dealer import Dealer
 from spectune.load.open_loop import OpenLoop
 from spectune.load.options import Options
+from spectune.load.pools import pool_for
 from spectune.load.quiet import rare_collections, until_done
 from spectune.load.record import Recorded
 from spectune.load.watch import Watched, watched
 from spectune.load.window import Deaf
-from spectune.load.wire import Pool
 
 _LOOK_S = 0.01
 _REPORT_S = 0.1
@@ -199,7 +199,7 @@ async def _work(job: Job, board: Board, connection: Connection[Any, Any]) -> Res
     supply = Supply(connection)
     dealer = Dealer(supply)
     server = job.server
-    async with Pool(server.url, job.connections, options.timeouts, options.ssl, reuse=server.keep_alive) as pool:
+    async with pool_for(server, job.connections, options) as pool:
         sender = Sender(pool, server, job.cell.sampling, options.api)
         board.set_own(job.number, boards.READY, 1)
         while not board.common(boards.START):
@@ -207,13 +207,13 @@ async def _work(job: Job, board: Board, connection: Connection[Any, Any]) -> Res
         reporter = asyncio.create_task(course.report())
         try:
             if level.kind is LevelKind.CONCURRENCY:
-                seen = await watched(ClosedLoop(job.users, course, dealer, sender).run())
+                seen = await watched(ClosedLoop(job.users, course, dealer, sender).run(), pool)
                 return Result(course.recorded, course.thought, seen, False, 0)
             start_ns = board.common(boards.START)
             load = OpenLoop(
                 level, course, lambda prompt: prompt.due_s or 0.0, dealer, sender, job.users, start_ns, job.seconds
             )
-            seen = await watched(load.run())
+            seen = await watched(load.run(), pool)
             return Result(course.recorded, course.thought, seen, load.overflowed, load.cut_off)
         finally:
             reporter.cancel()

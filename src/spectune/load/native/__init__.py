@@ -1,0 +1,1 @@
+"""The compiled part of the load client, where it could be compiled; see docs/load-generator.md."""

@@ -1,0 +1,389 @@
+/* The hot path of the load client, compiled: a thread that reads and stamps what servers answer.
+ *
+ * The thread waits for hundreds of connections at once, stamps each read as soon as the kernel hands it over, and takes
+ * off HTTP's framing. It never needs Python's lock, so a stamp is not late because Python reads an answer, collects
+ * garbage, or prepares the next request. Python starts exchanges and hears of their ends through an eventfd; see
+ * native.py, which also says what the fields of struct result mean.
+ *
+ * Everything is guarded by one mutex. Times are CLOCK_MONOTONIC in ns. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "framing.h"
+#include "runs.h"
+
+/* Of the functions and structures that Python uses; the same as in library.py. */
+int spectune_version(void) { return 1; }
+
+enum outcome { ANSWERED, PROTOCOL_ERROR, RESET, TRUNCATED, TIMED_OUT_FIRST, TIMED_OUT_IDLE, CANCELLED };
+enum state { CLOSED, IDLE, BUSY, ENDED };
+enum { SWEEP_MS = 50, AT_ONCE = 256, ONE_READ = 262144 };
+enum { TICK = -1, WAKE_UP = -2 }; /* what is no connection */
+static const int64_t MS = 1000000, LATE = 1000000000;
+
+struct result {
+    int64_t sent_ns, end_ns;
+    const char *body;
+    const int64_t *stamps, *ends;
+    int64_t body_n, reads;
+    const char *wrong;
+    int32_t outcome, status, error, reusable;
+};
+
+struct connection {
+    enum state state;
+    int fd, next_free;
+    struct framing framing;
+    struct bytes body, request; /* of the request what the socket has not taken yet */
+    size_t request_at;
+    int64_t *stamps, *ends;
+    size_t reads, reads_cap;
+    struct result result;
+};
+
+struct reader {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    int epoll_fd, bell, wake, timer;
+    bool stopping;
+    int64_t first_byte_ns, idle_ns, sweep_due;
+    int64_t sweeps, late_ns, latest_ns; /* how late they were in all, and at most: so late a stamp may be */
+    struct connection **connections;
+    int32_t n, cap, free, *ended, ended_n;
+    char data[ONE_READ];
+};
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+static void *must(void *memory) {
+    if (memory) return memory;
+    fputs("spectune: out of memory\n", stderr);
+    abort();
+}
+
+static void watch(struct reader *r, int32_t i, int operation, uint32_t events) {
+    struct epoll_event e = {.events = events, .data.u32 = (uint32_t)i};
+    epoll_ctl(r->epoll_fd, operation, r->connections[i]->fd, &e);
+}
+
+static void hang_up(struct connection *c) {
+    if (c->fd >= 0) close(c->fd);
+    c->fd = -1;
+}
+
+static void finish(struct connection *c, enum outcome outcome, int64_t now, int error, bool reusable) {
+    c->state = ENDED;
+    if (!reusable) hang_up(c);
+    c->result.end_ns = now;
+    c->result.body = c->body.data;
+    c->result.body_n = (int64_t)c->body.n;
+    c->result.stamps = c->stamps;
+    c->result.ends = c->ends;
+    c->result.reads = (int64_t)c->reads;
+    c->result.wrong = c->framing.wrong;
+    c->result.outcome = outcome;
+    c->result.status = c->framing.status;
+    c->result.error = error;
+    c->result.reusable = reusable;
+}
+
+/* Ends an exchange and rings the bell, if nobody has rung it since Python looked. */
+static void end(struct reader *r, int32_t i, enum outcome outcome, int64_t now, int error, bool reusable) {
+    finish(r->connections[i], outcome, now, error, reusable);
+    r->ended[r->ended_n++] = i;
+    if (r->ended_n == 1) eventfd_write(r->bell, 1);
+}
+
+static void lost(struct reader *r, int32_t i, int error, int64_t now) {
+    struct connection *c = r->connections[i];
+    int status = c->framing.status;
+    if (c->state != BUSY) {
+        hang_up(c);
+        c->state = CLOSED;
+    } else if (!status) {
+        end(r, i, RESET, now, error, false);
+    } else if (status < 200 || status > 299 || (!error && !c->framing.has_length)) {
+        end(r, i, ANSWERED, now, error, false); /* an answer without a length ends with the connection */
+    } else {
+        end(r, i, error ? RESET : TRUNCATED, now, error, false);
+    }
+}
+
+static void mark(struct connection *c, int64_t now) {
+    if (c->reads == c->reads_cap) {
+        c->reads_cap = 2 * c->reads_cap + 64;
+        c->stamps = must(realloc(c->stamps, c->reads_cap * sizeof *c->stamps));
+        c->ends = must(realloc(c->ends, c->reads_cap * sizeof *c->ends));
+    }
+    c->stamps[c->reads] = now;
+    c->ends[c->reads++] = (int64_t)c->body.n;
+}
+
+static void on_readable(struct reader *r, int32_t i) {
+    struct connection *c = r->connections[i];
+    ssize_t n = recv(c->fd, r->data, sizeof r->data, MSG_DONTWAIT);
+    int64_t now = now_ns();
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0 || c->state != BUSY) { /* what comes unasked cannot be trusted, nor what follows it */
+        lost(r, i, n < 0 ? errno : 0, now);
+        return;
+    }
+    size_t had = c->body.n, taken = framing_feed(&c->framing, r->data, (size_t)n, &c->body);
+    if (c->body.n > had) mark(c, now);
+    if (c->framing.place == OVER && taken < (size_t)n) framing_break(&c->framing, "more than one answer to one request");
+    if (c->framing.place == BROKEN) end(r, i, PROTOCOL_ERROR, now, 0, false);
+    if (c->framing.place == OVER) end(r, i, ANSWERED, now, 0, c->framing.keep_alive && c->request_at == c->request.n);
+}
+
+/* Goes on with a request that the socket did not take at once. What goes wrong is told by the next read. */
+static void on_writable(struct reader *r, int32_t i) {
+    struct connection *c = r->connections[i];
+    if (c->state != BUSY || c->request_at == c->request.n) return;
+    ssize_t n = send(c->fd, c->request.data + c->request_at, c->request.n - c->request_at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) c->request_at += (size_t)n;
+    if (c->request_at < c->request.n && (n >= 0 || errno == EAGAIN || errno == EINTR)) return;
+    c->result.sent_ns = now_ns();
+    watch(r, i, EPOLL_CTL_MOD, EPOLLIN);
+}
+
+static void sweep(struct reader *r) {
+    int64_t now = now_ns(), late_ns = now - r->sweep_due;
+    if (late_ns < 0) return;
+    r->sweeps++;
+    r->late_ns += late_ns;
+    if (late_ns > r->latest_ns) r->latest_ns = late_ns;
+    r->sweep_due += SWEEP_MS * MS * (1 + late_ns / (SWEEP_MS * MS));
+    /* After a long pause of this process, answers may lie unread: judge only at the next turn. */
+    bool late = late_ns > LATE;
+    for (int32_t i = 0; i < r->n && !late; i++) {
+        struct connection *c = r->connections[i];
+        if (c->state != BUSY) continue;
+        if (c->reads && now - c->stamps[c->reads - 1] > r->idle_ns) end(r, i, TIMED_OUT_IDLE, now, 0, false);
+        else if (!c->reads && now - c->result.sent_ns > r->first_byte_ns) end(r, i, TIMED_OUT_FIRST, now, 0, false);
+    }
+}
+
+static void *read_all(void *argument) {
+    struct reader *r = argument;
+    struct epoll_event events[AT_ONCE];
+    for (;;) {
+        int n = epoll_wait(r->epoll_fd, events, AT_ONCE, -1);
+        for (int k = 0; k < n; k++) {
+            int32_t i = (int32_t)events[k].data.u32;
+            if (i < 0) {
+                uint64_t times; /* a timer goes on when it is read */
+                if (read(i == TICK ? r->timer : r->wake, &times, sizeof times) < 0) times = 0;
+                continue;
+            }
+            pthread_mutex_lock(&r->lock); /* anew for each, so that Python never waits for all of them */
+            if (events[k].events & EPOLLOUT && r->connections[i]->fd >= 0) on_writable(r, i);
+            if (events[k].events & ~(uint32_t)EPOLLOUT && r->connections[i]->fd >= 0) on_readable(r, i);
+            pthread_mutex_unlock(&r->lock);
+        }
+        pthread_mutex_lock(&r->lock);
+        bool stopping = r->stopping;
+        sweep(r);
+        pthread_mutex_unlock(&r->lock);
+        if (stopping) return NULL;
+    }
+}
+
+static void free_reader(struct reader *r) {
+    for (int32_t i = 0; i < r->n; i++) {
+        struct connection *c = r->connections[i];
+        hang_up(c);
+        free(c->framing.line.data);
+        free(c->body.data);
+        free(c->request.data);
+        free(c->stamps);
+        free(c->ends);
+        free(c);
+    }
+    if (r->epoll_fd >= 0) close(r->epoll_fd);
+    if (r->bell >= 0) close(r->bell);
+    if (r->wake >= 0) close(r->wake);
+    if (r->timer >= 0) close(r->timer);
+    pthread_mutex_destroy(&r->lock);
+    free(r->connections);
+    free(r->ended);
+    free(r);
+}
+
+/* Starts the thread, with the limits of every exchange; NULL with errno if it cannot be done. */
+struct reader *spectune_reader_new(int64_t first_byte_ns, int64_t idle_ns) {
+    struct reader *r = must(calloc(1, sizeof *r));
+    pthread_mutex_init(&r->lock, NULL);
+    r->first_byte_ns = first_byte_ns;
+    r->idle_ns = idle_ns;
+    r->free = -1;
+    r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    r->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    /* A timer that goes on by itself: one for each wait has to be set each time, which costs as much as a read. */
+    r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    struct itimerspec every = {.it_interval.tv_nsec = SWEEP_MS * MS, .it_value.tv_nsec = SWEEP_MS * MS};
+    struct epoll_event tick = {.events = EPOLLIN, .data.u32 = (uint32_t)TICK};
+    struct epoll_event wake_up = {.events = EPOLLIN, .data.u32 = (uint32_t)WAKE_UP};
+    r->sweep_due = now_ns() + SWEEP_MS * MS;
+    bool made = r->epoll_fd >= 0 && r->bell >= 0 && r->wake >= 0 && !timerfd_settime(r->timer, 0, &every, NULL) &&
+                !epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->wake, &wake_up) &&
+                !epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->timer, &tick);
+    int wrong = made ? 0 : errno;
+    if (!wrong) {
+        sigset_t all, before; /* signals are Python's: its handlers run in its own thread */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        wrong = pthread_create(&r->thread, NULL, read_all, r);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    if (!wrong) return r;
+    free_reader(r);
+    errno = wrong;
+    return NULL;
+}
+
+/* Stops the thread and closes every connection. */
+void spectune_reader_free(struct reader *r) {
+    pthread_mutex_lock(&r->lock);
+    r->stopping = true;
+    pthread_mutex_unlock(&r->lock);
+    eventfd_write(r->wake, 1);
+    pthread_join(r->thread, NULL);
+    free_reader(r);
+}
+
+/* Becomes readable when exchanges have ended. */
+int spectune_reader_bell(struct reader *r) { return r->bell; }
+
+static void make_room(struct reader *r) {
+    if (r->n < r->cap) return;
+    r->cap = 2 * r->cap + 16;
+    r->connections = must(realloc(r->connections, (size_t)r->cap * sizeof *r->connections));
+    r->ended = must(realloc(r->ended, (size_t)r->cap * sizeof *r->ended));
+}
+
+/* Takes over a connected socket, and returns the number that it goes by until it is closed. */
+int32_t spectune_reader_add(struct reader *r, int fd) {
+    pthread_mutex_lock(&r->lock);
+    int32_t i = r->free;
+    if (i >= 0) {
+        r->free = r->connections[i]->next_free;
+    } else {
+        make_room(r);
+        i = r->n++;
+        r->connections[i] = must(calloc(1, sizeof *r->connections[i]));
+    }
+    r->connections[i]->state = IDLE;
+    r->connections[i]->fd = fd;
+    watch(r, i, EPOLL_CTL_ADD, EPOLLIN);
+    pthread_mutex_unlock(&r->lock);
+    return i;
+}
+
+/* Whether the peer has kept an idle connection open, even if the thread has not yet noticed that it did not. */
+static bool is_usable(const struct connection *c) {
+    struct pollfd p = {.fd = c->fd, .events = POLLIN | POLLRDHUP};
+    return c->state == IDLE && poll(&p, 1, 0) == 0;
+}
+
+/* Writes a request on an idle connection. Returns 0, or -1 if the connection is of no use any more; nothing has been
+ * written then. */
+int spectune_reader_start(struct reader *r, int32_t i, const char *request, int64_t n) {
+    pthread_mutex_lock(&r->lock);
+    struct connection *c = r->connections[i];
+    bool usable = is_usable(c);
+    if (usable) {
+        framing_reset(&c->framing);
+        c->body.n = c->request.n = c->request_at = c->reads = 0;
+        c->state = BUSY;
+        c->result.sent_ns = now_ns();
+    }
+    int fd = c->fd;
+    pthread_mutex_unlock(&r->lock);
+    if (!usable) return -1;
+    /* Not under the lock: on the loopback device, to send is to do half of the server's work. */
+    ssize_t sent = send(fd, request, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == n) return 0;
+    bool full = sent >= 0 || errno == EAGAIN || errno == EINTR;
+    pthread_mutex_lock(&r->lock);
+    if (c->state == BUSY && full) { /* of other errors the next read tells */
+        size_t taken = sent > 0 ? (size_t)sent : 0;
+        bytes_append(&c->request, request + taken, (size_t)n - taken);
+        watch(r, i, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return 0;
+}
+
+/* Numbers of connections whose exchanges have ended since the last call, at most so many. */
+int32_t spectune_reader_ended(struct reader *r, int32_t *numbers, int32_t most) {
+    pthread_mutex_lock(&r->lock);
+    int32_t n = r->ended_n < most ? r->ended_n : most;
+    memcpy(numbers, r->ended, (size_t)n * sizeof *numbers);
+    r->ended_n -= n;
+    memmove(r->ended, r->ended + n, (size_t)r->ended_n * sizeof *r->ended);
+    eventfd_t ignored;
+    if (!r->ended_n) eventfd_read(r->bell, &ignored);
+    pthread_mutex_unlock(&r->lock);
+    return n;
+}
+
+/* How late the thread is, in ns: on average and at most so far. */
+void spectune_reader_lag(struct reader *r, int64_t *mean, int64_t *most) {
+    pthread_mutex_lock(&r->lock);
+    *mean = r->sweeps ? r->late_ns / r->sweeps : 0;
+    *most = r->latest_ns;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* What came of an exchange that has ended; valid until the connection is made idle or closed. */
+const struct result *spectune_reader_result(struct reader *r, int32_t i) {
+    pthread_mutex_lock(&r->lock);
+    const struct result *result = &r->connections[i]->result;
+    pthread_mutex_unlock(&r->lock);
+    return result;
+}
+
+/* Makes a connection ready for the next request, after its result has been read. */
+void spectune_reader_reuse(struct reader *r, int32_t i) {
+    pthread_mutex_lock(&r->lock);
+    if (r->connections[i]->state == ENDED) r->connections[i]->state = r->connections[i]->fd < 0 ? CLOSED : IDLE;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Ends an exchange from this side without ringing the bell. Returns whether it was in flight. */
+int spectune_reader_cancel(struct reader *r, int32_t i) {
+    pthread_mutex_lock(&r->lock);
+    bool busy = r->connections[i]->state == BUSY;
+    if (busy) finish(r->connections[i], CANCELLED, now_ns(), 0, false);
+    pthread_mutex_unlock(&r->lock);
+    return busy;
+}
+
+/* Closes a connection; its number may then be another's. What it has in flight, or has not told yet, is not told. */
+void spectune_reader_close(struct reader *r, int32_t i) {
+    pthread_mutex_lock(&r->lock);
+    int32_t kept = 0;
+    for (int32_t k = 0; k < r->ended_n; k++)
+        if (r->ended[k] != i) r->ended[kept++] = r->ended[k];
+    r->ended_n = kept;
+    struct connection *c = r->connections[i];
+    hang_up(c);
+    c->state = CLOSED;
+    c->next_free = r->free;
+    r->free = i;
+    pthread_mutex_unlock(&r->lock);
+}
