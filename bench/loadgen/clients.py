@@ -26,6 +26,7 @@ class Ask:
         waves: how often all users begin at the same moment, for clients that can; 0 is a closed loop.
         idle_s: idle timeout, for clients that have one.
         tokenizer: may be used where the server does not count.
+        processes: that share the load, for clients that can; each may use any core then.
     """
 
     users: int
@@ -36,6 +37,7 @@ class Ask:
     waves: int = 0
     idle_s: float = 60.0
     tokenizer: bool = True
+    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,11 @@ def _why_missing(name: str, program: Path) -> str:
 
 
 class Spectune:
-    """This project's load generator, in one process."""
+    """This project's load generator: as it is installed, or as where there is no C compiler."""
 
-    name = "spectune"
+    def __init__(self, compiled: bool = True) -> None:
+        self.compiled = compiled
+        self.name = "spectune" if compiled else "spectune, not compiled"
 
     def missing(self) -> str:
         return ""
@@ -118,7 +122,8 @@ class Spectune:
     def command(self, ask: Ask, port: int, folder: Path, tokenizer: Path) -> list[str]:
         command = [sys.executable, "-m", "bench.loadgen.ours", f"http://127.0.0.1:{port}"]
         command += ["--users", str(ask.users), "--tokens", str(ask.tokens), "--idle-s", str(ask.idle_s)]
-        command += ["--api", "chat" if ask.chat else "completions"]
+        command += ["--api", "chat" if ask.chat else "completions", "--processes", str(ask.processes)]
+        command += [] if self.compiled else ["--no-compiled"]
         if ask.waves:
             return [*command, "--waves", str(ask.waves)]
         command += ["--tokenizer"] if ask.tokenizer else []
@@ -329,4 +334,4 @@ class Aiperf:
 
 def clients(reader: Path) -> tuple[Client, ...]:
     """All of them, ours first."""
-    return (Spectune(), Reader(reader), Vllm(), Sglang(), Guidellm(), Aiperf())
+    return (Spectune(), Spectune(compiled=False), Reader(reader), Vllm(), Sglang(), Guidellm(), Aiperf())

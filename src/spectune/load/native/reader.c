@@ -1,9 +1,10 @@
 /* The hot path of the load client, compiled: a thread that reads and stamps what servers answer.
  *
- * The thread waits for hundreds of connections at once, stamps each read as soon as the kernel hands it over, and takes
- * off HTTP's framing. It never needs Python's lock, so a stamp is not late because Python reads an answer, collects
- * garbage, or prepares the next request. Python starts exchanges and hears of their ends through an eventfd; see
- * native.py, which also says what the fields of struct result mean.
+ * The thread waits for hundreds of connections at once, and takes off HTTP's framing. A read has the time at which the
+ * kernel received it, so a stamp is not late because a hundred others are read first; nor does the thread need Python's
+ * lock, so it does not wait while Python reads an answer, collects garbage, or prepares the next request. Python starts
+ * exchanges and hears of their ends through an eventfd; see library.py, which also says what the fields of struct result
+ * mean.
  *
  * Everything is guarded by one mutex. Times are CLOCK_MONOTONIC in ns. */
 #define _GNU_SOURCE
@@ -25,7 +26,7 @@
 int spectune_version(void) { return 1; }
 
 enum outcome { ANSWERED, PROTOCOL_ERROR, RESET, TRUNCATED, TIMED_OUT_FIRST, TIMED_OUT_IDLE, CANCELLED };
-enum state { CLOSED, IDLE, BUSY, ENDED };
+enum state { IDLE, BUSY, ENDED };
 enum { SWEEP_MS = 50, AT_ONCE = 256, ONE_READ = 262144 };
 enum { TICK = -1, WAKE_UP = -2 }; /* what is no connection */
 static const int64_t MS = 1000000, LATE = 1000000000;
@@ -41,6 +42,7 @@ struct result {
 
 struct connection {
     enum state state;
+    bool dead; /* nothing is to be read or written any more */
     int fd, next_free;
     struct framing framing;
     struct bytes body, request; /* of the request what the socket has not taken yet */
@@ -55,7 +57,7 @@ struct reader {
     pthread_mutex_t lock;
     int epoll_fd, bell, wake, timer;
     bool stopping;
-    int64_t first_byte_ns, idle_ns, sweep_due;
+    int64_t first_byte_ns, idle_ns, sweep_due, from_time_of_day;
     int64_t sweeps, late_ns, latest_ns; /* how late they were in all, and at most: so late a stamp may be */
     struct connection **connections;
     int32_t n, cap, free, *ended, ended_n;
@@ -79,14 +81,19 @@ static void watch(struct reader *r, int32_t i, int operation, uint32_t events) {
     epoll_ctl(r->epoll_fd, operation, r->connections[i]->fd, &e);
 }
 
-static void hang_up(struct connection *c) {
-    if (c->fd >= 0) close(c->fd);
-    c->fd = -1;
+/* Ends a connection without closing its descriptor: only Python's thread does that, which may be about to write on it,
+ * and the number of a closed one may be another file's the next moment. */
+static void hang_up(struct reader *r, int32_t i) {
+    struct connection *c = r->connections[i];
+    epoll_ctl(r->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    shutdown(c->fd, SHUT_RDWR);
+    c->dead = true;
 }
 
-static void finish(struct connection *c, enum outcome outcome, int64_t now, int error, bool reusable) {
+static void finish(struct reader *r, int32_t i, enum outcome outcome, int64_t now, int error, bool reusable) {
+    struct connection *c = r->connections[i];
     c->state = ENDED;
-    if (!reusable) hang_up(c);
+    if (!reusable) hang_up(r, i);
     c->result.end_ns = now;
     c->result.body = c->body.data;
     c->result.body_n = (int64_t)c->body.n;
@@ -102,7 +109,7 @@ static void finish(struct connection *c, enum outcome outcome, int64_t now, int 
 
 /* Ends an exchange and rings the bell, if nobody has rung it since Python looked. */
 static void end(struct reader *r, int32_t i, enum outcome outcome, int64_t now, int error, bool reusable) {
-    finish(r->connections[i], outcome, now, error, reusable);
+    finish(r, i, outcome, now, error, reusable);
     r->ended[r->ended_n++] = i;
     if (r->ended_n == 1) eventfd_write(r->bell, 1);
 }
@@ -111,8 +118,7 @@ static void lost(struct reader *r, int32_t i, int error, int64_t now) {
     struct connection *c = r->connections[i];
     int status = c->framing.status;
     if (c->state != BUSY) {
-        hang_up(c);
-        c->state = CLOSED;
+        hang_up(r, i);
     } else if (!status) {
         end(r, i, RESET, now, error, false);
     } else if (status < 200 || status > 299 || (!error && !c->framing.has_length)) {
@@ -132,10 +138,42 @@ static void mark(struct connection *c, int64_t now) {
     c->ends[c->reads++] = (int64_t)c->body.n;
 }
 
+/* When the kernel received what it now hands over, on our clock; of several packets, the last. The kernel notes the time of
+ * day. Where that makes no sense, as after the clock was set, it is now. */
+static int64_t arrival(const struct reader *r, struct msghdr *message, int64_t since, int64_t now) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
+        struct timespec t;
+        memcpy(&t, CMSG_DATA(c), sizeof t);
+        int64_t ns = t.tv_sec * 1000000000L + t.tv_nsec + r->from_time_of_day;
+        if (ns >= since && ns <= now) return ns;
+    }
+    return now;
+}
+
+/* What is to be added to the time of day to have our clock. */
+static int64_t from_time_of_day(void) {
+    int64_t narrowest = INT64_MAX, offset = 0;
+    for (int k = 0; k < 4; k++) {
+        struct timespec day;
+        int64_t before = now_ns();
+        clock_gettime(CLOCK_REALTIME, &day);
+        int64_t after = now_ns();
+        if (after - before >= narrowest) continue;
+        narrowest = after - before;
+        offset = before + narrowest / 2 - (day.tv_sec * 1000000000L + day.tv_nsec);
+    }
+    return offset;
+}
+
 static void on_readable(struct reader *r, int32_t i) {
     struct connection *c = r->connections[i];
-    ssize_t n = recv(c->fd, r->data, sizeof r->data, MSG_DONTWAIT);
+    char control[128] __attribute__((aligned(8)));
+    struct iovec room = {.iov_base = r->data, .iov_len = sizeof r->data};
+    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(c->fd, &message, MSG_DONTWAIT);
     int64_t now = now_ns();
+    if (n > 0) now = arrival(r, &message, c->reads ? c->stamps[c->reads - 1] : c->result.sent_ns, now);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0 || c->state != BUSY) { /* what comes unasked cannot be trusted, nor what follows it */
         lost(r, i, n < 0 ? errno : 0, now);
@@ -162,6 +200,7 @@ static void on_writable(struct reader *r, int32_t i) {
 static void sweep(struct reader *r) {
     int64_t now = now_ns(), late_ns = now - r->sweep_due;
     if (late_ns < 0) return;
+    r->from_time_of_day = from_time_of_day();
     r->sweeps++;
     r->late_ns += late_ns;
     if (late_ns > r->latest_ns) r->latest_ns = late_ns;
@@ -189,8 +228,8 @@ static void *read_all(void *argument) {
                 continue;
             }
             pthread_mutex_lock(&r->lock); /* anew for each, so that Python never waits for all of them */
-            if (events[k].events & EPOLLOUT && r->connections[i]->fd >= 0) on_writable(r, i);
-            if (events[k].events & ~(uint32_t)EPOLLOUT && r->connections[i]->fd >= 0) on_readable(r, i);
+            if (events[k].events & EPOLLOUT && !r->connections[i]->dead) on_writable(r, i);
+            if (events[k].events & ~(uint32_t)EPOLLOUT && !r->connections[i]->dead) on_readable(r, i);
             pthread_mutex_unlock(&r->lock);
         }
         pthread_mutex_lock(&r->lock);
@@ -204,7 +243,7 @@ static void *read_all(void *argument) {
 static void free_reader(struct reader *r) {
     for (int32_t i = 0; i < r->n; i++) {
         struct connection *c = r->connections[i];
-        hang_up(c);
+        if (c->fd >= 0) close(c->fd);
         free(c->framing.line.data);
         free(c->body.data);
         free(c->request.data);
@@ -238,6 +277,7 @@ struct reader *spectune_reader_new(int64_t first_byte_ns, int64_t idle_ns) {
     struct epoll_event tick = {.events = EPOLLIN, .data.u32 = (uint32_t)TICK};
     struct epoll_event wake_up = {.events = EPOLLIN, .data.u32 = (uint32_t)WAKE_UP};
     r->sweep_due = now_ns() + SWEEP_MS * MS;
+    r->from_time_of_day = from_time_of_day();
     bool made = r->epoll_fd >= 0 && r->bell >= 0 && r->wake >= 0 && !timerfd_settime(r->timer, 0, &every, NULL) &&
                 !epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->wake, &wake_up) &&
                 !epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->timer, &tick);
@@ -287,7 +327,9 @@ int32_t spectune_reader_add(struct reader *r, int fd) {
         r->connections[i] = must(calloc(1, sizeof *r->connections[i]));
     }
     r->connections[i]->state = IDLE;
+    r->connections[i]->dead = false;
     r->connections[i]->fd = fd;
+    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &(int){1}, sizeof(int));
     watch(r, i, EPOLL_CTL_ADD, EPOLLIN);
     pthread_mutex_unlock(&r->lock);
     return i;
@@ -296,7 +338,7 @@ int32_t spectune_reader_add(struct reader *r, int fd) {
 /* Whether the peer has kept an idle connection open, even if the thread has not yet noticed that it did not. */
 static bool is_usable(const struct connection *c) {
     struct pollfd p = {.fd = c->fd, .events = POLLIN | POLLRDHUP};
-    return c->state == IDLE && poll(&p, 1, 0) == 0;
+    return c->state == IDLE && !c->dead && poll(&p, 1, 0) == 0;
 }
 
 /* Writes a request on an idle connection. Returns 0, or -1 if the connection is of no use any more; nothing has been
@@ -360,7 +402,7 @@ const struct result *spectune_reader_result(struct reader *r, int32_t i) {
 /* Makes a connection ready for the next request, after its result has been read. */
 void spectune_reader_reuse(struct reader *r, int32_t i) {
     pthread_mutex_lock(&r->lock);
-    if (r->connections[i]->state == ENDED) r->connections[i]->state = r->connections[i]->fd < 0 ? CLOSED : IDLE;
+    r->connections[i]->state = IDLE;
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -368,7 +410,7 @@ void spectune_reader_reuse(struct reader *r, int32_t i) {
 int spectune_reader_cancel(struct reader *r, int32_t i) {
     pthread_mutex_lock(&r->lock);
     bool busy = r->connections[i]->state == BUSY;
-    if (busy) finish(r->connections[i], CANCELLED, now_ns(), 0, false);
+    if (busy) finish(r, i, CANCELLED, now_ns(), 0, false);
     pthread_mutex_unlock(&r->lock);
     return busy;
 }
@@ -381,8 +423,9 @@ void spectune_reader_close(struct reader *r, int32_t i) {
         if (r->ended[k] != i) r->ended[kept++] = r->ended[k];
     r->ended_n = kept;
     struct connection *c = r->connections[i];
-    hang_up(c);
-    c->state = CLOSED;
+    close(c->fd);
+    c->fd = -1;
+    c->dead = true;
     c->next_free = r->free;
     r->free = i;
     pthread_mutex_unlock(&r->lock);
