@@ -95,16 +95,19 @@ class NativePool:
 
     async def exchange(self, request: bytes) -> RawExchange:
         """See exchange.Pool."""
-        while True:
+        while self._reader is not None:
             try:
                 number = self._idle.pop() if self._idle else await self._connect()
             except (OSError, UnicodeError) as error:  # the latter: a name that DNS could not hold
                 return not_connected(error, self.timeouts)
-            if self._reader is None:
-                return RawExchange(Outcome.CANCELLED, None, 0, (), perf_counter_ns())
-            if self._library.spectune_reader_start(self._reader, number, request, len(request)) == 0:
+            if number < 0:
                 break
+            if self._library.spectune_reader_start(self._reader, number, request, len(request)) == 0:
+                return await self._end_of(number)
             self._library.spectune_reader_close(self._reader, number)
+        return RawExchange(Outcome.CANCELLED, None, 0, (), perf_counter_ns())
+
+    async def _end_of(self, number: int) -> RawExchange:
         future: asyncio.Future[RawExchange] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
@@ -134,6 +137,7 @@ class NativePool:
         self._idle.clear()
 
     async def _connect(self) -> int:
+        """Opens a connection, and returns its number; -1 where the pool was closed meanwhile."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self.timeouts.connect_s):
             connected = await _dial(*self._address)
