@@ -37,7 +37,7 @@ _READY_WITHIN_NS = 60_000_000_000
 def processes_for(level: Level, cores: int) -> int:
     """How many processes a level needs, as far as it can be told ahead.
 
-    A chunk costs about 15 us, so that 70 % of a core are some 47,000 chunks per second: more than 200 users of 200
+    A chunk costs 8 to 15 us, so that 70 % of a core are some 47,000 chunks per second: more than 200 users of 200
     chunks per second each, or 200 arrivals per second of 200 tokens. Half of the cores are left to others.
     """
     if level.arrival is Arrival.TRACE and level.kind is LevelKind.RATE:
