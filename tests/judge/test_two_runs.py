@@ -112,7 +112,7 @@ def test_the_noise_of_runs_is_in_every_interval() -> None:
     before, after = run(cell(50.0), keep_records=True), run(cell(51.0), keep_records=True)
     assert found(compare_runs(before, after)).word is Word.NO_DIFFERENCE_SHOWN
     assert found(compare_runs(before, after, run_sd=0.001)).word is Word.FASTER
-    assert RUN_SD == DEPLOYMENT_SD
+    assert RUN_SD < DEPLOYMENT_SD, "what is usual lies below the middle of a prior that has to cover rough machines"
 
 
 def test_unknown_spread_shows_nothing() -> None:

@@ -21,7 +21,8 @@ FORMAT = 1
 """Version of the form of saved runs."""
 
 RUN_SD = 0.015
-"""How much one run of a server differs from its next by itself, standard deviation of the log: the judge's prior."""
+"""How much one run of a server differs from its next by itself, standard deviation of the log: as on the
+usual machine of docs/statistics.md."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """How much this machine scatters: from deployment to deployment, and with time.
 
 Repeated trials of one candidate differ by the deviations of two deployments and by the drift between them; successive
-pairs of a confirmation by those of four. Both variances have weak priors (scaled inverse chi-squared), so that two
-baselines that agree by luck do not promise a precision that the third one breaks. What slows a machine for a minute
+pairs of a confirmation by those of four. Both standard deviations have weak priors (half-Cauchy, Gelman 2006), so that
+two baselines that agree by luck do not promise a precision that the third one breaks. What slows a machine for a minute
 slows both servers of a pair that is measured side by side: a share of the deviation is common to the two, and how much
 is learnt from how pairs move together. The joint posterior of the three is computed on a grid. A difference of log
 speeds then has variance
@@ -24,11 +24,13 @@ from spectune.judge.contrast import Gain
 from spectune.judge.links import Link, links
 from spectune.judge.table import Floats, Table
 
-DEPLOYMENT_SD, DEPLOYMENT_DF = 0.015, 2.0
-"""Prior of the deviation of one deployment: about 1.5 %, worth two observations."""
+DEPLOYMENT_SD = 0.025
+"""Prior median of the standard deviation of one deployment, log speed: a bit more than is expected of it, as Gelman
+(2006) advises, so that machines noisier than usual (1.5 %) are covered as well."""
 
-DRIFT_SD, DRIFT_DF, DRIFT_S = 0.02, 1.0, 600.0
-"""Prior of the drift: about 2 % in ten minutes, worth one observation; heavy-tailed, as laptops drift by a quarter."""
+DRIFT_SD, DRIFT_S = 0.03, 600.0
+"""Prior median of the drift's standard deviation, log speed, in so many seconds; heavy-tailed, as laptops drift by a
+quarter."""
 
 SLICE_SD, SLICE_DF = 0.01, 3.0
 """Prior of what a slice scatters beyond the overall speed of its deployment."""
@@ -131,7 +133,7 @@ def noise_of(table: Table) -> Noise:
     timing = float(np.mean(repeated)) if repeated else 0.0
     shares = _SHARES if table.together.any() else np.zeros(1)
     tau2, drift, share = (axis.ravel() for axis in np.meshgrid(_TAUS**2, _DRIFTS**2 / DRIFT_S, shares, indexing="ij"))
-    log = _log_prior(tau2, DEPLOYMENT_SD**2, DEPLOYMENT_DF) + _log_prior(drift, DRIFT_SD**2 / DRIFT_S, DRIFT_DF)
+    log = _log_prior(tau2, DEPLOYMENT_SD**2) + _log_prior(drift, DRIFT_SD**2 / DRIFT_S)
     log = log + APART_WEIGHT * np.log1p(-share)
     if found:
         log = log + _log_likelihood(found, table, timing, tau2 * (1 - share), tau2 * share, drift)
@@ -140,9 +142,14 @@ def noise_of(table: Table) -> Noise:
     return Noise(tau2, drift, probability / probability.sum(), timing, extra, len(found), share)
 
 
-def _log_prior(variance: Floats, scale: float, df: float) -> Floats:
-    """Scaled inverse chi-squared, as a density of the log of the variance (the grid is even in the log)."""
-    density: Floats = -df / 2 * np.log(variance) - df * scale / (2 * variance)
+def _log_prior(variance: Floats, scale: float) -> Floats:
+    """Half-Cauchy of the standard deviation with the median sqrt(scale), as a density of the log of the variance (the
+    grid is even in the log).
+
+    An inverse chi-squared prior, however weak, forbids a variance well below its scale, so that where the scatter of
+    the prompts hides that of the deployments, a quiet machine is taken for an average one (Gelman 2006).
+    """
+    density: Floats = np.log(variance) / 2 - np.log1p(variance / scale)
     return density
 
 

@@ -25,10 +25,10 @@ class PairedJudge:
         An exploration is compared with the incumbent, a confirmation with the baseline over the confirmation trials
         so far, a baseline or anchor with the other trials of the same candidate (never KEEP or REVERT).
 
-        KEEP: the interval lies above 1 and the estimate reaches 1 + min_gain (in a confirmation: the interval reaches
-        it), or a tie with an incumbent that is not simpler. REVERT: the interval lies below 1, a constraint is broken,
-        or the trial is invalid. TIE: provably smaller than min_gain. INCONCLUSIVE: everything else, missing data
-        included.
+        KEEP: the interval lies above 1 and the estimate reaches 1 + min_gain (in a confirmation: the interval at the
+        error of its look lies above 1, and the interval reaches 1 + min_gain), or a tie with an incumbent that is not
+        simpler. REVERT: the interval lies below 1, a constraint is broken, or the trial is invalid. TIE: provably
+        smaller than min_gain. INCONCLUSIVE: everything else, missing data included.
         """
         return decide_trial(spec, history, trial)
 
