@@ -24,9 +24,9 @@ LOST = frozenset({HttpOutcome.CONNECT_FAILED, HttpOutcome.RESET})
 """Outcomes after which the server may be gone."""
 
 _GIVE_UP_AFTER = 5
-_GATHER_S = 0.02
+_GATHER_S = 0.1
 """How long answers wait to be read, so that several are there."""
-_READ_NS = 500_000
+_READ_NS = 2_000_000
 """How long to read them before the event loop has a turn."""
 _BACKLOG, _AT_ONCE = 256, 8
 """Unread answers above which so many are read at once, whatever waits: their bytes take room."""

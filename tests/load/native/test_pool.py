@@ -49,6 +49,7 @@ def test_a_client_that_stands_still_stamps_what_arrives_meanwhile_all_the_same()
         await writer.drain()
         await asyncio.sleep(0.4)
         os.kill(await stopped, signal.SIGCONT)
+        await asyncio.sleep(0.2)  # the end of a connection has a time as well, which would be that of all unread
 
     async def run() -> list[int]:
         nonlocal stopped

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 _LIBRARY = Path(__file__).with_name("_native.so")
-_VERSION = 1
+_VERSION = 2
 """Of the functions and structures below; the same as in reader.c."""
 
 
@@ -21,7 +21,7 @@ class Result(ctypes.Structure):
     Attributes:
         sent_ns, end_ns: as in RawExchange.
         body, body_n: the bytes of the body, without framing.
-        stamps, ends, reads: of every read that brought some of it, its time and how much there was after it.
+        marks, reads: of every read that brought some of it, its time and how much there was after it, two numbers each.
         wrong: what was no HTTP/1.1, or None.
         outcome: place in OUTCOMES.
         status: of the answer; 0 where none began.
@@ -32,8 +32,7 @@ class Result(ctypes.Structure):
     sent_ns: int
     end_ns: int
     body: int | None
-    stamps: int | None
-    ends: int | None
+    marks: int | None
     body_n: int
     reads: int
     wrong: bytes | None
@@ -46,8 +45,7 @@ class Result(ctypes.Structure):
         ("sent_ns", ctypes.c_int64),
         ("end_ns", ctypes.c_int64),
         ("body", ctypes.c_void_p),
-        ("stamps", ctypes.c_void_p),
-        ("ends", ctypes.c_void_p),
+        ("marks", ctypes.c_void_p),
         ("body_n", ctypes.c_int64),
         ("reads", ctypes.c_int64),
         ("wrong", ctypes.c_char_p),

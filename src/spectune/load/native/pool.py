@@ -185,15 +185,11 @@ class NativePool:
         else:
             detail = self.timeouts.words(outcome)
         body = ctypes.string_at(result.body, result.body_n) if result.body_n else b""
-        tape = Tape(body, _numbers(result.stamps, result.reads), _numbers(result.ends, result.reads))
+        marks = array("q")
+        if result.reads:
+            marks.frombytes(ctypes.string_at(result.marks, 16 * result.reads))
+        tape = Tape(body, marks[0::2], marks[1::2])
         return RawExchange(outcome, status, result.sent_ns, tape, result.end_ns, detail)
-
-
-def _numbers(address: int | None, count: int) -> array[int]:
-    numbers = array("q")
-    if address and count:
-        numbers.frombytes(ctypes.string_at(address, 8 * count))
-    return numbers
 
 
 async def _dial(host: str, port: int) -> socket.socket:

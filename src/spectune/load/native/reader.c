@@ -23,18 +23,27 @@
 #include "runs.h"
 
 /* Of the functions and structures that Python uses; the same as in library.py. */
-int spectune_version(void) { return 1; }
+int spectune_version(void) { return 2; }
 
 enum outcome { ANSWERED, PROTOCOL_ERROR, RESET, TRUNCATED, TIMED_OUT_FIRST, TIMED_OUT_IDLE, CANCELLED };
 enum state { IDLE, BUSY, ENDED };
+/* With so many exchanges in flight, so long a rest between two looks: what arrives meanwhile is read at once then, which takes
+ * less time than to be woken for each, and has its time from the kernel all the same. */
+enum { MANY = 32, REST_US = 300 };
 enum { SWEEP_MS = 50, AT_ONCE = 256, ONE_READ = 262144 };
+enum { READING = EPOLLIN | EPOLLRDHUP | (int)EPOLLET };
 enum { TICK = -1, WAKE_UP = -2 }; /* what is no connection */
 static const int64_t MS = 1000000, LATE = 1000000000;
+
+/* A read that brought some of the body: its time, and how much of the body there was after it. */
+struct mark {
+    int64_t stamp, end;
+};
 
 struct result {
     int64_t sent_ns, end_ns;
     const char *body;
-    const int64_t *stamps, *ends;
+    const struct mark *marks;
     int64_t body_n, reads;
     const char *wrong;
     int32_t outcome, status, error, reusable;
@@ -47,7 +56,7 @@ struct connection {
     struct framing framing;
     struct bytes body, request; /* of the request what the socket has not taken yet */
     size_t request_at;
-    int64_t *stamps, *ends;
+    struct mark *marks;
     size_t reads, reads_cap;
     struct result result;
 };
@@ -60,7 +69,7 @@ struct reader {
     int64_t first_byte_ns, idle_ns, sweep_due, from_time_of_day;
     int64_t sweeps, late_ns, latest_ns; /* how late they were in all, and at most: so late a stamp may be */
     struct connection **connections;
-    int32_t n, cap, free, *ended, ended_n;
+    int32_t n, cap, free, busy, *ended, ended_n;
     char data[ONE_READ];
 };
 
@@ -76,8 +85,8 @@ static void *must(void *memory) {
     abort();
 }
 
-static void watch(struct reader *r, int32_t i, int operation, uint32_t events) {
-    struct epoll_event e = {.events = events, .data.u32 = (uint32_t)i};
+static void watch(struct reader *r, int32_t i, int operation, int events) {
+    struct epoll_event e = {.events = (uint32_t)events, .data.u32 = (uint32_t)i};
     epoll_ctl(r->epoll_fd, operation, r->connections[i]->fd, &e);
 }
 
@@ -93,12 +102,12 @@ static void hang_up(struct reader *r, int32_t i) {
 static void finish(struct reader *r, int32_t i, enum outcome outcome, int64_t now, int error, bool reusable) {
     struct connection *c = r->connections[i];
     c->state = ENDED;
+    r->busy--;
     if (!reusable) hang_up(r, i);
     c->result.end_ns = now;
     c->result.body = c->body.data;
     c->result.body_n = (int64_t)c->body.n;
-    c->result.stamps = c->stamps;
-    c->result.ends = c->ends;
+    c->result.marks = c->marks;
     c->result.reads = (int64_t)c->reads;
     c->result.wrong = c->framing.wrong;
     c->result.outcome = outcome;
@@ -131,11 +140,9 @@ static void lost(struct reader *r, int32_t i, int error, int64_t now) {
 static void mark(struct connection *c, int64_t now) {
     if (c->reads == c->reads_cap) {
         c->reads_cap = 2 * c->reads_cap + 64;
-        c->stamps = must(realloc(c->stamps, c->reads_cap * sizeof *c->stamps));
-        c->ends = must(realloc(c->ends, c->reads_cap * sizeof *c->ends));
+        c->marks = must(realloc(c->marks, c->reads_cap * sizeof *c->marks));
     }
-    c->stamps[c->reads] = now;
-    c->ends[c->reads++] = (int64_t)c->body.n;
+    c->marks[c->reads++] = (struct mark){now, (int64_t)c->body.n};
 }
 
 /* When the kernel received what it now hands over, on our clock; of several packets, the last. The kernel notes the time of
@@ -166,24 +173,26 @@ static int64_t from_time_of_day(void) {
     return offset;
 }
 
-static void on_readable(struct reader *r, int32_t i) {
+/* Reads once, and returns how much; 0 where there is nothing to read, or nothing more to be read. */
+static size_t read_once(struct reader *r, int32_t i) {
     struct connection *c = r->connections[i];
     char control[128] __attribute__((aligned(8)));
     struct iovec room = {.iov_base = r->data, .iov_len = sizeof r->data};
     struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t n = recvmsg(c->fd, &message, MSG_DONTWAIT);
     int64_t now = now_ns();
-    if (n > 0) now = arrival(r, &message, c->reads ? c->stamps[c->reads - 1] : c->result.sent_ns, now);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n < 0 && errno == EAGAIN) return 0;
     if (n <= 0 || c->state != BUSY) { /* what comes unasked cannot be trusted, nor what follows it */
         lost(r, i, n < 0 ? errno : 0, now);
-        return;
+        return 0;
     }
+    now = arrival(r, &message, c->reads ? c->marks[c->reads - 1].stamp : c->result.sent_ns, now);
     size_t had = c->body.n, taken = framing_feed(&c->framing, r->data, (size_t)n, &c->body);
     if (c->body.n > had) mark(c, now);
     if (c->framing.place == OVER && taken < (size_t)n) framing_break(&c->framing, "more than one answer to one request");
     if (c->framing.place == BROKEN) end(r, i, PROTOCOL_ERROR, now, 0, false);
     if (c->framing.place == OVER) end(r, i, ANSWERED, now, 0, c->framing.keep_alive && c->request_at == c->request.n);
+    return (size_t)n;
 }
 
 /* Goes on with a request that the socket did not take at once. What goes wrong is told by the next read. */
@@ -194,7 +203,7 @@ static void on_writable(struct reader *r, int32_t i) {
     if (n > 0) c->request_at += (size_t)n;
     if (c->request_at < c->request.n && (n >= 0 || errno == EAGAIN || errno == EINTR)) return;
     c->result.sent_ns = now_ns();
-    watch(r, i, EPOLL_CTL_MOD, EPOLLIN);
+    watch(r, i, EPOLL_CTL_MOD, READING);
 }
 
 static void sweep(struct reader *r) {
@@ -210,8 +219,20 @@ static void sweep(struct reader *r) {
     for (int32_t i = 0; i < r->n && !late; i++) {
         struct connection *c = r->connections[i];
         if (c->state != BUSY) continue;
-        if (c->reads && now - c->stamps[c->reads - 1] > r->idle_ns) end(r, i, TIMED_OUT_IDLE, now, 0, false);
+        if (c->reads && now - c->marks[c->reads - 1].stamp > r->idle_ns) end(r, i, TIMED_OUT_IDLE, now, 0, false);
         else if (!c->reads && now - c->result.sent_ns > r->first_byte_ns) end(r, i, TIMED_OUT_FIRST, now, 0, false);
+    }
+}
+
+/* Events are told once, when something comes: to be told again until it has been read costs a tenth of the read. So what
+ * comes together with the end of a connection is read up to that. */
+static void take(struct reader *r, int32_t i, uint32_t events) {
+    const struct connection *c = r->connections[i];
+    bool to_the_end = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
+    if (events & EPOLLOUT && !c->dead) on_writable(r, i);
+    while (!c->dead) {
+        size_t n = read_once(r, i);
+        if (!n || (n < ONE_READ && !to_the_end)) return;
     }
 }
 
@@ -228,15 +249,16 @@ static void *read_all(void *argument) {
                 continue;
             }
             pthread_mutex_lock(&r->lock); /* anew for each, so that Python never waits for all of them */
-            if (events[k].events & EPOLLOUT && !r->connections[i]->dead) on_writable(r, i);
-            if (events[k].events & ~(uint32_t)EPOLLOUT && !r->connections[i]->dead) on_readable(r, i);
+            take(r, i, events[k].events);
             pthread_mutex_unlock(&r->lock);
         }
         pthread_mutex_lock(&r->lock);
         bool stopping = r->stopping;
+        int32_t busy = r->busy;
         sweep(r);
         pthread_mutex_unlock(&r->lock);
         if (stopping) return NULL;
+        if (busy >= MANY) nanosleep(&(struct timespec){.tv_nsec = REST_US * 1000}, NULL);
     }
 }
 
@@ -247,8 +269,7 @@ static void free_reader(struct reader *r) {
         free(c->framing.line.data);
         free(c->body.data);
         free(c->request.data);
-        free(c->stamps);
-        free(c->ends);
+        free(c->marks);
         free(c);
     }
     if (r->epoll_fd >= 0) close(r->epoll_fd);
@@ -330,7 +351,7 @@ int32_t spectune_reader_add(struct reader *r, int fd) {
     r->connections[i]->dead = false;
     r->connections[i]->fd = fd;
     setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &(int){1}, sizeof(int));
-    watch(r, i, EPOLL_CTL_ADD, EPOLLIN);
+    watch(r, i, EPOLL_CTL_ADD, READING);
     pthread_mutex_unlock(&r->lock);
     return i;
 }
@@ -351,6 +372,7 @@ int spectune_reader_start(struct reader *r, int32_t i, const char *request, int6
         framing_reset(&c->framing);
         c->body.n = c->request.n = c->request_at = c->reads = 0;
         c->state = BUSY;
+        r->busy++;
         c->result.sent_ns = now_ns();
     }
     int fd = c->fd;
@@ -364,7 +386,7 @@ int spectune_reader_start(struct reader *r, int32_t i, const char *request, int6
     if (c->state == BUSY && full) { /* of other errors the next read tells */
         size_t taken = sent > 0 ? (size_t)sent : 0;
         bytes_append(&c->request, request + taken, (size_t)n - taken);
-        watch(r, i, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
+        watch(r, i, EPOLL_CTL_MOD, READING | EPOLLOUT);
     }
     pthread_mutex_unlock(&r->lock);
     return 0;
