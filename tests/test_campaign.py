@@ -17,7 +17,7 @@ from tests.support.loop import BESIDE, SPEC, campaign, finished, outline
 def test_goes_from_baseline_to_confirmed_winner() -> None:
     world = finished()
     history = History.of(world.events)
-    assert [depth for _, depth, _, _ in outline(world)] == [0, 0, 1, 2, 3, 0, 2]
+    assert [depth for _, depth, _, _ in outline(world)] == [0, 0, 1, 2, 3, 2, 0]
     assert history.conclusion is not None
     assert history.candidates[history.conclusion.winner or ""].speculation.depth == 2
     assert not world.running
@@ -104,6 +104,6 @@ def test_servers_that_do_not_get_on_are_confirmed_one_after_the_other(trouble: d
     campaign(world, BESIDE).run()
     ends = [(depth, state) for _, depth, purpose, state in outline(world) if purpose is Purpose.CONFIRM]
     pruned, valid = TrialState.PRUNED, TrialState.VALID
-    assert ends == [(0, pruned), (2, pruned), (0, valid), (2, valid)]
+    assert ends == [(0, pruned), (2, pruned), (2, valid), (0, valid)]
     assert "side by side did not work" in History.of(world.events).trials[6].state_reason
     assert not world.running

@@ -3,8 +3,8 @@
     python -m bench.judge.power [--campaigns 40] [--seed 1] [--workers 2]
 
 Prints a table of docs/statistics.md as Markdown. A campaign is the default one (1, 2 and 4 users at two temperatures,
-30 s each), played by the real judge and the real plan of confirmations: two baselines, three explorations and an
-anchor, as the guided search needs them, then pairs of whatever looked best, even where a search would not have
+30 s each), played by the real judge and the real plan of confirmations: two baselines and three explorations, one
+more than the guided search needs on average, then pairs of whatever looked best, even where a search would not have
 confirmed it.
 """
 
@@ -49,7 +49,7 @@ def campaign(noise: float, gain: float | None, seed: int) -> Iterator[tuple[floa
     truth: Truth = {} if gain is None else {candidate(k).id: true_gains(spec, k, gain, rng) for k in DEPTHS}
     weather = Weather(f"{100 * noise:g} %", noise, noise / 2, 0.0, noise / 2)
     machine = Machine(spec, weather, rng, truth, PROMPTS, spec.budget.cell_seconds * len(spec.cells), per_user=True)
-    for depth in (0, 0, *rng.permutation(DEPTHS), 0):
+    for depth in (0, 0, *rng.permutation(DEPTHS)):
         purpose = Purpose.EXPLORE if depth else Purpose.BASELINE
         machine.measure(candidate(int(depth)) if depth else BASELINE, purpose)
     chosen = looks_best(spec, machine, DEPTHS)

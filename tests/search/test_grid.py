@@ -36,7 +36,7 @@ def test_baseline_twice_first_and_the_best_confirmed_last() -> None:
     made, _ = played(Grid(), spec(), peak)
     assert [step.purpose for step in made[:2]] == [Purpose.BASELINE] * 2
     arms = [step.candidate for step in made if step.purpose is Purpose.CONFIRM]
-    assert arms == [BASELINE, draft(3), draft(3), BASELINE]
+    assert arms == [draft(3), BASELINE, BASELINE, draft(3)]
 
 
 def test_the_incumbent_is_measured_again_now_and_then() -> None:

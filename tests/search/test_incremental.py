@@ -34,7 +34,7 @@ def test_the_hand_run_campaign() -> None:
     speeds = {1: 123.0, 2: 186.0, 3: 234.0, 4: 220.0}
     made, _ = played(Incremental(), spec(), lambda candidate: speeds[candidate.speculation.depth] / 100)
     assert depths(made) == [1, 2, 3, 4]
-    assert made[-2].candidate == draft(3)  # the confirmation's arm
+    assert made[-1].candidate == draft(3)  # the confirmation's arm
 
 
 def test_the_next_method_after_one_that_does_not_pay() -> None:

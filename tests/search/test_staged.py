@@ -71,8 +71,7 @@ def test_an_unproven_gain_is_a_reason_to_go_on() -> None:
     story.trial(draft(3), decided=verdict(Decision.INCONCLUSIVE, 1.06))
     proposal = next_of(story)
     assert proposal is not None
-    assert proposal.purpose is Purpose.CONFIRM
-    assert candidate_after(story.trial(BASELINE, Purpose.CONFIRM)) == draft(2)
+    assert (proposal.purpose, proposal.candidate) == (Purpose.CONFIRM, draft(2))
 
 
 def test_scores_are_chained_over_incumbents() -> None:
@@ -151,7 +150,7 @@ def test_confirmation_alternates_and_ends() -> None:
         assert proposal.purpose is Purpose.CONFIRM
         arms.append(proposal.candidate.speculation.depth)
         story.trial(proposal.candidate, Purpose.CONFIRM)
-    assert arms == [0, 1, 1, 0]
+    assert arms == [1, 0, 0, 1]
 
 
 def test_side_by_side_pairs_are_proposed_while_they_work() -> None:
@@ -177,7 +176,7 @@ def test_where_two_servers_did_not_get_on_the_arms_take_turns() -> None:
         assert proposal.beside is None
         arms.append(proposal.candidate)
         story.trial(proposal.candidate, Purpose.CONFIRM)
-    assert arms == [BASELINE, draft(1)]
+    assert arms == [draft(1), BASELINE]
 
 
 def test_a_hopeful_but_unproven_candidate_is_confirmed_too() -> None:
@@ -213,7 +212,7 @@ def test_exploring_leaves_room_for_the_confirmation() -> None:
     story.trial(draft(2), decided=KEEP)
     proposal = next_of(story, budget=tight)
     assert proposal is not None
-    assert (proposal.purpose, proposal.candidate) == (Purpose.CONFIRM, BASELINE)
+    assert (proposal.purpose, proposal.candidate) == (Purpose.CONFIRM, draft(1))
 
 
 def test_launches_are_limited_and_what_was_left_out_is_named() -> None:
@@ -259,19 +258,25 @@ def test_a_gain_left_open_gets_what_is_left_of_the_budget(decided: Verdict, budg
         arms.append(proposal.candidate.speculation.depth)
         # What the judge says later changes nothing: the second half is made as a whole.
         story.trial(proposal.candidate, Purpose.CONFIRM, decided if len(arms) <= 4 else DECIDED)
-    assert arms == [0, 1, 1, 0, 0, 1, 1, 0][: 2 * pairs]
+    assert arms == [1, 0, 0, 1, 1, 0, 0, 1][: 2 * pairs]
 
 
 def test_a_strategy_may_name_the_winner_and_it_stays() -> None:
     story = Story().baselines().trial(draft(1), decided=KEEP).trial(draft(2), decided=KEEP)
     own = confirmation(spec(), story.history, draft(2))
     assert own is not None
-    story.trial(own.candidate, Purpose.CONFIRM)
-    second = confirmation(spec(), story.history, draft(2))
-    assert second is not None
-    assert second.candidate == draft(2)
-    story.trial(second.candidate, Purpose.CONFIRM)
+    assert own.candidate == draft(2)
+    story.trial(draft(2), Purpose.CONFIRM).trial(BASELINE, Purpose.CONFIRM).trial(BASELINE, Purpose.CONFIRM)
     for changed in (draft(1), None):
-        third = confirmation(spec(), story.history, changed)
-        assert third is not None
-        assert third.candidate == draft(2)
+        fourth = confirmation(spec(), story.history, changed)
+        assert fourth is not None
+        assert fourth.candidate == draft(2)
+
+
+def test_a_confirmation_begun_with_the_baseline_goes_on_as_it_began() -> None:
+    story = Story().baselines().trial(draft(1), decided=KEEP).trial(BASELINE, Purpose.CONFIRM)
+    arms = [0]
+    while (proposal := confirmation(spec(), story.history)) is not None:
+        arms.append(proposal.candidate.speculation.depth)
+        story.trial(proposal.candidate, Purpose.CONFIRM)
+    assert arms == [0, 1, 1, 0]

@@ -338,7 +338,7 @@ class BudgetSpec:
         Field(gt=0, lt=1, description="Stop a measurement early once its interval is this narrow (0.02 = +-2 %)."),
     ] = 0.02
     confirm_pairs: Annotated[
-        int, Field(ge=0, description="Interleaved re-measurements (A B B A ...) of the winner against the baseline.")
+        int, Field(ge=0, description="Interleaved re-measurements (B A A B ...) of the winner against the baseline.")
     ] = 4
     between: Annotated[
         Span | None,

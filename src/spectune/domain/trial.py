@@ -80,7 +80,7 @@ class Trial:
 
 def partners(trials: Iterable[Trial]) -> dict[int, int]:
     """Number of each trial of a confirmation -> number of the other one of its pair: the trial beside it, or else its
-    neighbour among those measured one after the other (A B B A ...). A trial whose partner is to come is absent."""
+    neighbour among those measured one after the other (B A A B ...). A trial whose partner is to come is absent."""
     confirming = [trial for trial in trials if trial.purpose is Purpose.CONFIRM]
     found = {trial.number: trial.beside for trial in confirming if trial.beside is not None}
     alone = [trial.number for trial in confirming if trial.beside is None]

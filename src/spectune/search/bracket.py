@@ -82,8 +82,9 @@ def finalist(spec: CampaignSpec, history: History, standing_of: Mapping[str, flo
 
 
 def confirmation(spec: CampaignSpec, history: History, winner: Candidate | None = None) -> Proposal | None:
-    """The next pair side by side, or the next arm of A B B A A B B A ..., so that a steady drift cancels out; None once
-    all pairs are made, one of them broke, or nobody is to be confirmed.
+    """The next pair side by side, or the next arm of B A A B B A A B ..., so that a steady drift cancels out; None once
+    all pairs are made, one of them broke, or nobody is to be confirmed. The winner's arm ends every second pair: its
+    verdict knows all of an even number of them.
 
     Where two servers did not get on beside each other, the pairs are made one after the other instead. Where all pairs
     leave a gain that was seen undecided, what is left of the budget goes into as many pairs again. That is settled
@@ -108,7 +109,8 @@ def confirmation(spec: CampaignSpec, history: History, winner: Candidate | None 
     pair = f"confirming, pair {len(done) // 2 + 1} of {pairs}"
     if spec.budget.side_by_side and len(done) == len(arms) and len(done) % 2 == 0:
         return Proposal(history.baseline, Purpose.CONFIRM, f"{pair}, side by side", beside=winner)
-    baseline_turn = len(done) % 4 in {0, 3}
+    begun_with_baseline = bool(done) and done[0].candidate.id == history.baseline.id  # by an older spectune
+    baseline_turn = (len(done) % 4 in {1, 2}) != begun_with_baseline
     arm = "baseline" if baseline_turn else "winner"
     return Proposal(history.baseline if baseline_turn else winner, Purpose.CONFIRM, f"{pair}: {arm}")
 
