@@ -221,6 +221,18 @@ def test_launches_are_limited_and_what_was_left_out_is_named() -> None:
     assert step == Stop("the budget ended before draft k=2 could be tried")
 
 
+@pytest.mark.parametrize(("minutes", "purpose"), [(9, Purpose.ANCHOR), (8, None)])
+def test_an_anchor_is_made_only_where_there_is_room_for_what_follows_it(minutes: int, purpose: Purpose | None) -> None:
+    space = SpeculationSpace(Method.DRAFT, depths=(1, 2, 3, 4, 5), draft_model="/d.gguf")
+    gains = verdict(Decision.REVERT, 0.9, slices=[(1.3, 1.1)])
+    story = Story().baselines()
+    for depth in (1, 2, 3):
+        story.trial(draft(depth), decided=gains)
+    budget = BudgetSpec(minutes=minutes, trials=40, confirm_pairs=1)  # five minutes are spent
+    proposal = next_of(story, budget=budget, search=SearchSpec(speculation=(space,)))
+    assert (proposal.purpose if proposal else None) == purpose
+
+
 def test_while_nobody_is_to_be_confirmed_one_pair_is_kept_in_reserve() -> None:
     story = Story().baselines().trial(draft(1), decided=REVERT)
     assert candidate_after(story, budget=BudgetSpec(minutes=6, trials=40, confirm_pairs=4)) == draft(2)

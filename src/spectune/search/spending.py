@@ -13,14 +13,14 @@ ANCHOR_EVERY = 3
 
 
 def affordable(spec: CampaignSpec, history: History, winner: Candidate | None) -> bool:
-    """Whether one more exploration leaves enough of the budget for the confirmation; while there is nobody to confirm,
-    for one pair of it.
+    """Whether one more exploration, with the anchor that is due before it, leaves enough of the budget for the
+    confirmation; while there is nobody to confirm, for one pair of it.
 
     Args:
         winner: who would be confirmed now.
     """
     pairs = spec.budget.confirm_pairs if winner else min(1, spec.budget.confirm_pairs)
-    trials, needed = len(history.finished), 1 + 2 * pairs
+    trials, needed = len(history.finished), 1 + 2 * pairs + (anchor(history) is not None)
     per_trial = history.spent_s / max(1, trials)
     return trials + needed <= spec.budget.trials and history.spent_s + per_trial * needed <= spec.budget.minutes * 60
 
