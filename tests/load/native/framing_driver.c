@@ -20,7 +20,7 @@ int main(void) {
         fwrite(told, sizeof told, 1, stdout);
         if (body.n) fwrite(body.data, 1, body.n, stdout);
         fflush(stdout);
-        free(body.data);
+        bytes_clear(&body, 0);
         free(f.line.data);
     }
     return 0;

@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 import uvloop
 
-from spectune.load.exchange import Outcome, RawExchange
+from spectune.load.exchange import Outcome, RawExchange, Timeouts
 from spectune.load.native import pool as native
 from spectune.load.native.pool import NativePool
 from tests.load.serving import OK, answering, ask, read_request, serving
@@ -93,6 +94,24 @@ def test_an_exchange_that_ends_while_its_task_is_cancelled_is_nobody_elses() -> 
 
     for exchange in uvloop.run(run()):
         assert (exchange.outcome, [data for _, data in exchange.pieces]) == (Outcome.COMPLETE, [b"ok"])
+
+
+def test_a_cancelled_exchange_does_not_time_out_later() -> None:
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    async def run() -> tuple[list[str], int]:
+        troubles: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(str(context)))
+        async with serving(never) as url, NativePool(url, 1, Timeouts(first_byte_s=0.3)) as pool:
+            running = asyncio.create_task(pool.exchange(ask(url)))
+            await asyncio.sleep(0.1)
+            running.cancel()
+            await asyncio.sleep(0.6)
+            return troubles, pool.in_flight
+
+    assert uvloop.run(run()) == ([], 0)
 
 
 def test_closing_ends_what_is_in_flight_and_can_be_done_again() -> None:

@@ -33,6 +33,15 @@ static void bytes_append(struct bytes *b, const char *data, size_t n) {
     b->n += n;
 }
 
+/* Empties a buffer, and gives back what is more than so much. */
+static void bytes_clear(struct bytes *b, size_t keep) {
+    b->n = 0;
+    if (b->cap <= keep) return;
+    free(b->data);
+    b->data = NULL;
+    b->cap = 0;
+}
+
 enum place { HEAD, LENGTH, UNTIL_CLOSE, CHUNK_SIZE, CHUNK, CHUNK_END, TRAILERS, OVER, BROKEN };
 
 struct framing {
@@ -145,7 +154,8 @@ static void framing_read_head(struct framing *f) {
     }
     bool old = head[7] == '0';
     uint64_t status;
-    if (!read_number(head + 9, 3, &status) || status < 100 || (head[12] != ' ' && head[12] != '\r' && head[12] != '\n')) {
+    bool ends = head[12] == ' ' || head[12] == '\r' || head[12] == '\n';
+    if (!read_number(head + 9, 3, &status) || status < 100 || !ends) {
         framing_break(f, "the answer has no status");
         return;
     }
@@ -171,15 +181,21 @@ static size_t take_line(struct framing *f, const char *data, size_t n, size_t lo
 }
 
 static bool is_blank_line_at_end(const struct bytes *b) {
-    return (b->n >= 2 && !memcmp(b->data + b->n - 2, "\n\n", 2)) || (b->n >= 3 && !memcmp(b->data + b->n - 3, "\n\r\n", 3));
+    if (b->n >= 2 && !memcmp(b->data + b->n - 2, "\n\n", 2)) return true;
+    return b->n >= 3 && !memcmp(b->data + b->n - 3, "\n\r\n", 3);
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 static void read_chunk_size(struct framing *f) {
     uint64_t size = 0;
     size_t digits = 0;
     for (; digits < f->line.n && digits < 16; digits++) {
-        char c = f->line.data[digits];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = hex_digit(f->line.data[digits]);
         if (digit < 0) break;
         size = 16 * size + (uint64_t)digit;
     }

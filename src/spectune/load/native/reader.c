@@ -3,8 +3,7 @@
  * The thread waits for hundreds of connections at once, and takes off HTTP's framing. A read has the time at which the
  * kernel received it, so a stamp is not late because a hundred others are read first; nor does the thread need Python's
  * lock, so it does not wait while Python reads an answer, collects garbage, or prepares the next request. Python starts
- * exchanges and hears of their ends through an eventfd; see library.py, which also says what the fields of struct result
- * mean.
+ * exchanges and hears of their ends through an eventfd; see library.py, which also tells the fields of struct result.
  *
  * Everything is guarded by one mutex. Times are CLOCK_MONOTONIC in ns. */
 #define _GNU_SOURCE
@@ -27,10 +26,10 @@ int spectune_version(void) { return 2; }
 
 enum outcome { ANSWERED, PROTOCOL_ERROR, RESET, TRUNCATED, TIMED_OUT_FIRST, TIMED_OUT_IDLE, CANCELLED };
 enum state { IDLE, BUSY, ENDED };
-/* With so many exchanges in flight, so long a rest between two looks: what arrives meanwhile is read at once then, which takes
- * less time than to be woken for each, and has its time from the kernel all the same. */
+/* With so many exchanges in flight, so long a rest between two looks: what arrives meanwhile is then read at once, which
+ * takes less time than to be woken for each. It has its time from the kernel all the same. */
 enum { MANY = 32, REST_US = 300 };
-enum { SWEEP_MS = 50, AT_ONCE = 256, ONE_READ = 262144 };
+enum { SWEEP_MS = 50, AT_ONCE = 256, ONE_READ = 262144, KEPT = 65536 };
 enum { READING = EPOLLIN | EPOLLRDHUP | (int)EPOLLET };
 enum { TICK = -1, WAKE_UP = -2 }; /* what is no connection */
 static const int64_t MS = 1000000, LATE = 1000000000;
@@ -145,8 +144,8 @@ static void mark(struct connection *c, int64_t now) {
     c->marks[c->reads++] = (struct mark){now, (int64_t)c->body.n};
 }
 
-/* When the kernel received what it now hands over, on our clock; of several packets, the last. The kernel notes the time of
- * day. Where that makes no sense, as after the clock was set, it is now. */
+/* When the kernel received what it now hands over, on our clock; of several packets, the last. The kernel notes the
+ * time of day. Where that makes no sense, as after the clock was set, it is now. */
 static int64_t arrival(const struct reader *r, struct msghdr *message, int64_t since, int64_t now) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
@@ -178,7 +177,8 @@ static size_t read_once(struct reader *r, int32_t i) {
     struct connection *c = r->connections[i];
     char control[128] __attribute__((aligned(8)));
     struct iovec room = {.iov_base = r->data, .iov_len = sizeof r->data};
-    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &room, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t n = recvmsg(c->fd, &message, MSG_DONTWAIT);
     int64_t now = now_ns();
     if (n < 0 && errno == EAGAIN) return 0;
@@ -189,7 +189,8 @@ static size_t read_once(struct reader *r, int32_t i) {
     now = arrival(r, &message, c->reads ? c->marks[c->reads - 1].stamp : c->result.sent_ns, now);
     size_t had = c->body.n, taken = framing_feed(&c->framing, r->data, (size_t)n, &c->body);
     if (c->body.n > had) mark(c, now);
-    if (c->framing.place == OVER && taken < (size_t)n) framing_break(&c->framing, "more than one answer to one request");
+    if (c->framing.place == OVER && taken < (size_t)n)
+        framing_break(&c->framing, "more than one answer to one request");
     if (c->framing.place == BROKEN) end(r, i, PROTOCOL_ERROR, now, 0, false);
     if (c->framing.place == OVER) end(r, i, ANSWERED, now, 0, c->framing.keep_alive && c->request_at == c->request.n);
     return (size_t)n;
@@ -224,8 +225,8 @@ static void sweep(struct reader *r) {
     }
 }
 
-/* Events are told once, when something comes: to be told again until it has been read costs a tenth of the read. So what
- * comes together with the end of a connection is read up to that. */
+/* Events are told once, when something comes: to be told again until it has been read costs a tenth of the read. So
+ * what comes together with the end of a connection is read up to that. */
 static void take(struct reader *r, int32_t i, uint32_t events) {
     const struct connection *c = r->connections[i];
     bool to_the_end = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
@@ -370,7 +371,7 @@ int spectune_reader_start(struct reader *r, int32_t i, const char *request, int6
     bool usable = is_usable(c);
     if (usable) {
         framing_reset(&c->framing);
-        c->body.n = c->request.n = c->request_at = c->reads = 0;
+        c->request_at = c->reads = 0;
         c->state = BUSY;
         r->busy++;
         c->result.sent_ns = now_ns();
@@ -421,10 +422,17 @@ const struct result *spectune_reader_result(struct reader *r, int32_t i) {
     return result;
 }
 
+/* Long answers of hundreds of connections would add up. */
+static void forget(struct connection *c) {
+    bytes_clear(&c->body, KEPT);
+    bytes_clear(&c->request, KEPT);
+}
+
 /* Makes a connection ready for the next request, after its result has been read. */
 void spectune_reader_reuse(struct reader *r, int32_t i) {
     pthread_mutex_lock(&r->lock);
     r->connections[i]->state = IDLE;
+    forget(r->connections[i]);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -448,6 +456,9 @@ void spectune_reader_close(struct reader *r, int32_t i) {
     close(c->fd);
     c->fd = -1;
     c->dead = true;
+    if (c->state == BUSY) r->busy--;
+    c->state = IDLE;
+    forget(c);
     c->next_free = r->free;
     r->free = i;
     pthread_mutex_unlock(&r->lock);

@@ -19,8 +19,8 @@ struct run {
     int64_t strings_n, text_n;    /* text_n is -1 where the text is not simply the strings put together */
 };
 
-/* Where the string ends that begins here; NULL if it is empty, has no end, or holds what a string of JSON cannot. Escapes
- * and characters beyond ASCII are not decoded here, but told. */
+/* Where the string ends that begins here; NULL if it is empty, has no end, or holds what a string of JSON cannot.
+ * Escapes and characters beyond ASCII are not decoded here, but told. */
 static const char *string_end(const char *from, const char *end, bool *plain) {
     const char *at = from;
     for (; at < end && *at != '"'; at++) {
