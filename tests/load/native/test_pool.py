@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -72,7 +73,7 @@ def test_a_client_that_stands_still_stamps_what_arrives_meanwhile_all_the_same()
 
 def test_it_tells_how_late_its_thread_is() -> None:
     async def run() -> tuple[float, float]:
-        async with NativePool("http://127.0.0.1:1", 0) as pool:
+        async with serving(answering(OK)) as url, NativePool(url, 1) as pool:
             await asyncio.sleep(0.3)
             return pool.lag_s
 
@@ -128,6 +129,13 @@ def test_closing_ends_what_is_in_flight_and_can_be_done_again() -> None:
             return await running, await pool.exchange(ask(url))
 
     assert [exchange.outcome for exchange in uvloop.run(run())] == [Outcome.CANCELLED, Outcome.CANCELLED]
+
+
+def test_a_pool_that_is_never_opened_takes_nothing() -> None:
+    before = threading.active_count(), len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    pools = [NativePool("http://127.0.0.1:1", 4) for _ in range(3)]
+    assert (threading.active_count(), len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))) == before
+    assert [pool.in_flight for pool in pools] == [0, 0, 0]
 
 
 def test_without_the_library_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ class NativePool:
 
         Raises:
             ValueError: the URL is not http://host[:port].
-            OSError: there is no compiled library, or the system has no room for its thread.
+            OSError: there is no compiled library.
         """
         server = split_url(url)
         if server.scheme != "http":
@@ -51,15 +51,12 @@ class NativePool:
         if loaded is None:
             raise OSError("the compiled client is missing")
         self._library: Any = loaded
-        limits = (self.timeouts.first_byte_s, self.timeouts.idle_s)
-        self._reader: int | None = loaded.spectune_reader_new(*(int(1e9 * min(s, 1e9)) for s in limits))
-        if self._reader is None:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        self._bell: int = loaded.spectune_reader_bell(self._reader)
+        self._reader: int | None = None  # from the first connection on
+        self._bell = -1
+        self._closed = False
         self._ended = (ctypes.c_int32 * _AT_ONCE)()
         self._idle: list[int] = []
         self._waiting: dict[int, asyncio.Future[RawExchange]] = {}
-        self._hears = False
 
     @property
     def in_flight(self) -> int:
@@ -75,7 +72,11 @@ class NativePool:
         return mean.value / 1e9, most.value / 1e9
 
     async def __aenter__(self) -> Self:
-        await self.open()
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -95,7 +96,7 @@ class NativePool:
 
     async def exchange(self, request: bytes) -> RawExchange:
         """See exchange.Pool."""
-        while self._reader is not None:
+        while not self._closed:
             try:
                 number = self._idle.pop() if self._idle else await self._connect()
             except (OSError, UnicodeError) as error:  # the latter: a name that DNS could not hold
@@ -126,30 +127,41 @@ class NativePool:
 
     async def close(self) -> None:
         """Cancels what is in flight and returns when every connection is closed, descriptor and all."""
+        self._closed = True
         if self._reader is None:
             return
         self._hear()  # of what has ended by itself
         self.cancel()
-        if self._hears:
-            asyncio.get_running_loop().remove_reader(self._bell)
+        asyncio.get_running_loop().remove_reader(self._bell)
         reader, self._reader = self._reader, None
         self._library.spectune_reader_free(reader)
         self._idle.clear()
 
     async def _connect(self) -> int:
         """Opens a connection, and returns its number; -1 where the pool was closed meanwhile."""
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(self.timeouts.connect_s):
             connected = await _dial(*self._address)
-        if self._reader is None:
+        if self._closed:
             connected.close()
             return -1
-        if not self._hears:
-            loop.add_reader(self._bell, self._hear)
-            self._hears = True
+        if self._reader is None:
+            self._start()
         self.opened += 1
         number: int = self._library.spectune_reader_add(self._reader, connected.detach())
         return number
+
+    def _start(self) -> None:
+        """Starts the thread that reads.
+
+        Raises:
+            OSError: the system has no room for it.
+        """
+        limits = (int(1e9 * min(seconds, 1e9)) for seconds in (self.timeouts.first_byte_s, self.timeouts.idle_s))
+        self._reader = self._library.spectune_reader_new(*limits)
+        if self._reader is None:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._bell = self._library.spectune_reader_bell(self._reader)
+        asyncio.get_running_loop().add_reader(self._bell, self._hear)
 
     def _hear(self) -> None:
         """Tells of the exchanges that have ended."""
