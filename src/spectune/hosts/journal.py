@@ -82,7 +82,11 @@ def read(host: Host, unit: str, invocation: str, *, sudo: bool = False) -> str:
 
 
 def select(entries: Sequence[Entry], invocation: str) -> list[Entry]:
-    """Those of one start; what journald could not place goes where its stream, or else the entry nearest in time is."""
+    """Those of one start; what journald could not place goes where its stream, or else the entry nearest in time is.
+
+    Of starts that follow one another within milliseconds, one of which journald was too slow to place a single line of,
+    the last words may be taken for the other's.
+    """
     placed = [entry for entry in entries if entry.invocation]
     owners = {entry.stream: entry.invocation for entry in placed if entry.stream}
 
