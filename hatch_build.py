@@ -1,7 +1,7 @@
 """Compiles the hot path of the load client when spectune is built or installed, where there is a C compiler.
 
-Without one, or on a system that it is not written for, spectune works all the same: its client is then all Python and
-takes two to three times the CPU time (docs/load-generator.md).
+Without one, or on a system that it is not written for, spectune works all the same: its client is then all Python,
+takes up to twice the CPU time, and stamps later what waits to be read (docs/load-generator.md).
 """
 
 from __future__ import annotations

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 from time import perf_counter_ns
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from spectune.load.sse import Piece
+
+T = TypeVar("T")
 
 _OPENING_AT_ONCE = 16
 
@@ -108,16 +110,20 @@ class Pool(Protocol):
         """Ends all exchanges in flight as CANCELLED, with what they have received, and returns how many there were."""
 
 
-async def opened_ahead(connect: Callable[[], Awaitable[None]], count: int) -> None:
-    """Connects so often, whatever comes of it."""
+async def open_ahead(connect: Callable[[], Awaitable[T]], idle: list[T], size: int) -> int:
+    """Connects until so many connections are idle, and returns how many are.
+
+    What cannot be opened is left to the exchange that needs it, which tells why.
+    """
     # A server with a short accept queue drops a flood of connections, and each of them tries again after 1 s.
     turns = asyncio.Semaphore(_OPENING_AT_ONCE)
 
     async def one() -> None:
         async with turns:
-            await connect()
+            idle.append(await connect())
 
-    await asyncio.gather(*(one() for _ in range(count)), return_exceptions=True)
+    await asyncio.gather(*(one() for _ in range(size - len(idle))), return_exceptions=True)
+    return len(idle)
 
 
 def not_connected(error: OSError | UnicodeError, timeouts: Timeouts) -> RawExchange:

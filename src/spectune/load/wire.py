@@ -23,7 +23,7 @@ from spectune.load.exchange import (
     Timeouts,
     judged,
     not_connected,
-    opened_ahead,
+    open_ahead,
     split_url,
 )
 from spectune.load.tape import Tape
@@ -89,16 +89,8 @@ class LoopPool:
         await self.close()
 
     async def open(self) -> int:
-        """Connects until `size` connections are idle, and returns how many are.
-
-        What cannot be opened is left to the exchange that needs it, which tells why.
-        """
-
-        async def connect() -> None:
-            self._idle.append(await self._connect())
-
-        await opened_ahead(connect, self._size - len(self._idle))
-        return len(self._idle)
+        """Connects until `size` connections are idle; see open_ahead."""
+        return await open_ahead(self._connect, self._idle, self._size)
 
     async def exchange(self, request: bytes) -> RawExchange:
         """See exchange.Pool."""

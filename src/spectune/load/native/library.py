@@ -1,7 +1,7 @@
 """The compiled library, as ctypes sees it: reader.c and runs.h, which say what each function does.
 
 It is made when spectune is installed, by hatch_build.py, and left out where there is no C compiler. Everything that it
-does is done in Python as well, at two to three times the cost.
+does is done in Python as well, at up to twice the cost.
 """
 
 from __future__ import annotations

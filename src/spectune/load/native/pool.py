@@ -10,7 +10,7 @@ from array import array
 from time import perf_counter_ns
 from typing import Any, Self
 
-from spectune.load.exchange import Outcome, RawExchange, Timeouts, judged, not_connected, opened_ahead, split_url
+from spectune.load.exchange import Outcome, RawExchange, Timeouts, judged, not_connected, open_ahead, split_url
 from spectune.load.native.library import library
 from spectune.load.tape import Tape
 
@@ -83,16 +83,8 @@ class NativePool:
         await self.close()
 
     async def open(self) -> int:
-        """Connects until `size` connections are idle, and returns how many are.
-
-        What cannot be opened is left to the exchange that needs it, which tells why.
-        """
-
-        async def connect() -> None:
-            self._idle.append(await self._connect())
-
-        await opened_ahead(connect, self._size - len(self._idle))
-        return len(self._idle)
+        """Connects until `size` connections are idle; see open_ahead."""
+        return await open_ahead(self._connect, self._idle, self._size)
 
     async def exchange(self, request: bytes) -> RawExchange:
         """See exchange.Pool."""
