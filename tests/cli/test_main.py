@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -15,43 +11,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from spectune.cli import main as command_line
-from spectune.load.quiet import until_done
-
-
-@pytest.fixture
-def handled() -> Iterator[None]:
-    """SIGTERM handled as the command line handles it."""
-    before = signal.signal(signal.SIGTERM, command_line._AsCtrlC())
-    yield
-    signal.signal(signal.SIGTERM, before)
-
-
-def test_an_event_loop_that_is_told_twice_at_once_still_closes_what_is_open(handled: None) -> None:
-    """timeout(1) tells a process, and then its group, to which it belongs."""
-    closed = []
-
-    async def work() -> None:
-        loop = asyncio.get_running_loop()
-        for after in (0.01, 0.03):
-            loop.call_later(after, os.kill, os.getpid(), signal.SIGTERM)
-        try:
-            await asyncio.sleep(10)
-        finally:
-            await asyncio.sleep(0.1)
-            closed.append("in order")
-
-    with pytest.raises(KeyboardInterrupt):
-        until_done(work())
-    assert closed == ["in order"]
-
-
-def test_where_ctrl_c_is_ignored_a_wish_to_end_is_not(handled: None) -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(

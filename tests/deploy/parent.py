@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from spectune.assemble.clock import SystemClock
+from spectune.cli import interrupts
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.deployment import Launch
 
@@ -20,6 +21,7 @@ def run(arguments: list[str]) -> int:
     """Returns the exit code."""
     folder, url, mark, grace_s, timeout_s, helper, *argv = arguments
     launch = Launch(tuple(argv), {}, url, "/health", (), None, "m", float(timeout_s))
+    interrupts.listen()
     try:
         say("starting")
         with LocalProcesses(Path(folder), SystemClock(), float(grace_s)).deploy(launch, mark) as running:

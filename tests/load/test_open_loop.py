@@ -64,7 +64,7 @@ def test_requests_leave_when_they_are_due_whatever_is_in_flight(start_mock: Star
     assert min(r.sent_ns - r.due_ns for r in sent) >= 0
     m = found.measurement
     assert m.in_flight == pytest.approx(15, rel=0.15)
-    assert m.metrics[MetricName.TTFT].value == pytest.approx(0.200, abs=0.01)
+    assert m.metrics[MetricName.TTFT_P50].value == pytest.approx(0.200, abs=0.01)
     assert m.metrics[MetricName.REQUEST_RATE].value == pytest.approx(50, rel=0.1)
     assert m.stopped == "time is up"
     assert "queue-grows" not in doubts(found)

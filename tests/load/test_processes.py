@@ -65,7 +65,7 @@ def test_shares_add_up_to_exactly_so_many_in_flight(start_mock: StartMock) -> No
     found = measure(mock.url, Level(7), processes=3)
     m = found.measurement
     assert m.in_flight == pytest.approx(7, rel=0.08)
-    assert m.metrics[MetricName.TPOT].value == pytest.approx(0.005, rel=0.1)
+    assert m.metrics[MetricName.TPOT_P50].value == pytest.approx(0.005, rel=0.1)
     assert m.metrics[MetricName.AGGREGATE_SPEED].value == pytest.approx(7 * 12 / 0.095, rel=0.2)
     assert m.stopped == "time is up"
     steady = [r for r in found.records if r.phase is Phase.STEADY]

@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
-from types import FrameType
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from spectune import __version__
-from spectune.cli import bench_compare, export, inspect, plan, run, server, service, write
+from spectune.cli import bench_compare, export, inspect, interrupts, plan, run, server, service, write
 from spectune.cli.exits import ExitCode, exit_code
 from spectune.cli.screen import messages, print_error
 from spectune.domain.errors import SpectuneError
-
-_TWICE_S = 1.0
 
 _GOES_ON = "the same command goes on from here"
 _INTERRUPTED = {
@@ -75,10 +71,7 @@ app.command()(write.schema)
 
 def main() -> None:
     """Runs the command line and exits with a code that means something."""
-    told = _AsCtrlC()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup wants it ignored
-            signal.signal(number, told)
+    interrupts.listen()
     try:
         code = _run()
     except KeyboardInterrupt:  # again, while the first one was being handled
@@ -113,25 +106,3 @@ def _what_now(words: Sequence[str]) -> str:
     """What is true after a command was interrupted."""
     told = _INTERRUPTED.get(words[0] if words else "", "the same command begins anew")
     return "the same command without --new goes on from here" if told is _GOES_ON and "--new" in words else told
-
-
-class _AsCtrlC:
-    """Losing the terminal or being told to stop must clean up as Ctrl-C does, so whoever handles that at the moment is
-    called: an event loop cancels its work and closes what is open.
-
-    What comes again at once is the same wish: timeout(1) tells the process and then its group. A loop that is closing
-    would be broken off by it.
-    """
-
-    def __init__(self) -> None:
-        self._heard = float("-inf")
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if now - self._heard < _TWICE_S:
-            return
-        self._heard = now
-        handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):  # ignored, as in the background of a script
-            raise KeyboardInterrupt
-        handler(signal.SIGINT, frame)
