@@ -100,14 +100,18 @@ def _depth_of(identity: str) -> int:
     return next((depth for depth in DEPTHS if candidate(depth).id == identity), 0)
 
 
+def overall(depth: int, gain: float) -> float:
+    """True log gain of a depth over the baseline."""
+    return math.log1p(gain) if depth == GAINING else -0.03 * abs(depth - GAINING)
+
+
 def true_gains(spec: CampaignSpec, depth: int, gain: float, rng: np.random.Generator) -> dict[tuple[str, str], float]:
     """True log gains: code edits gain more than prose, single users more than many, overall as asked."""
-    overall = math.log1p(gain) if depth == GAINING else -0.03 * abs(depth - GAINING)
     by_domain = dict(zip(DOMAINS, (0.0, 0.15, -0.15), strict=True))
     by_cell = rng.normal(0, 0.05, len(spec.cells))
     by_cell -= by_cell.mean()
     return {
-        (cell.key, domain): overall + by_domain[domain] + float(shift)
+        (cell.key, domain): overall(depth, gain) + by_domain[domain] + float(shift)
         for cell, shift in zip(spec.cells, by_cell, strict=True)
         for domain in DOMAINS
     }

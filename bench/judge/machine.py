@@ -85,6 +85,7 @@ class Machine:
         truth: candidate id -> (cell key, domain) -> true log gain over the baseline.
         prompts: of a slice, one more or less. Each pair of a confirmation has prompts of its own.
         trial_s: seconds measured in a trial.
+        start_s: seconds of a start.
         per_user: whether a slice has so many prompts for each user of its level, as in a measurement of fixed length.
     """
 
@@ -95,6 +96,7 @@ class Machine:
     prompts: int = 5
     trial_s: float = TRIAL_S
     per_user: bool = False
+    start_s: float = START_S
     now: float = 1_000_000.0
     _wave: float = 0.0
     _prompt_speed: dict[tuple[str, int], list[float]] = field(default_factory=dict)
@@ -113,7 +115,7 @@ class Machine:
         start = self.now
         arms = sum(trial.purpose is Purpose.CONFIRM for trial in self.history.ordered)
         hand = 1 + arms // 2 if purpose is Purpose.CONFIRM else 0
-        self._pass(START_S)
+        self._pass(self.start_s)
         deviation = self.weather.deployment * self.rng.standard_normal()
         cells: dict[str, MeasuredCell] = {}
         seconds = self.trial_s / len(self.spec.cells)
@@ -176,11 +178,12 @@ class Machine:
         count = int(rng.integers(most - 2, most + 1))
         noise = rng.normal(0, weather.request, count) - math.log(weather.stall) * (rng.random(count) < weather.outliers)
         return [
-            _record(f"{cell} {domain} {hand}/{i}", domain, math.exp(speeds[i] + effects[i] + shift + noise[i]))
+            record(f"{cell} {domain} {hand}/{i}", domain, math.exp(speeds[i] + effects[i] + shift + noise[i]))
             for i in range(count)
         ]
 
 
-def _record(prompt: str, domain: str, speed: float) -> RequestRecord:
+def record(prompt: str, domain: str, speed: float) -> RequestRecord:
+    """A request that ended well, at so many tok/s."""
     last = round((TOKENS - 1) / speed * 1e9)
     return RequestRecord(prompt, domain, Outcome.OK, Phase.STEADY, 0, 0, 0, last, last, TOKENS, TokenSource.USAGE)
