@@ -1,13 +1,18 @@
 """Forecasts on a real llama-server whose acceptance is known exactly.
 
     python -m bench.search.synthetic [--measure 1 4] [--predict 2 3 6] [--rates 0.85 0.71 0.59 0.48 0.39 0.31]
-                                     [--users 1 4] [--seconds 20] [--layers 12] [--hidden 256]
+                                     [--users 1 4] [--starts 3] [--rounds 3] [--seconds 4]
+                                     [--layers 12] [--hidden 256]
 
 llama-server accepts drafts with the given probabilities (`--spec-synth-rates`: by position, each the share of drafts
-whose first tokens up to it are all accepted), whatever the text. The baseline is measured twice, then two depths; the
-model is fitted to those alone, and the other depths are measured after it has spoken. Prints Markdown: fitted against
-true acceptance, and forecast against measured speed. Both models have random weights: their text is worthless, their
-timing is not. Needs a quiet machine, or the speeds mean nothing.
+whose first tokens up to it are all accepted), whatever the text. The model is fitted to the baseline and to two depths
+alone, and forecasts the others. Prints Markdown: fitted against true acceptance, and forecast against measured speed.
+Both models have random weights: their text is worthless, their timing is not. Needs a quiet machine.
+
+A shared machine is a tenth faster in one minute than in the next, which would be taken for what a depth costs. So the
+servers of all depths run at once and are measured in turns of a few seconds, all others idle; in each round what all
+have in common is taken out (`bench.search.rounds`), and all are started several times. A second table tells how far
+the others are off from every choice of one, two and three depths.
 """
 
 from __future__ import annotations
@@ -15,56 +20,27 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, combinations
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
+from bench.search.rounds import CONFIDENCE, SPEED, Rounds, of_candidates, over_starts, scatter
 from spectune import assemble
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.events import Event
 from spectune.domain.forecast import Forecast
 from spectune.domain.history import History
-from spectune.domain.metrics import MetricName
-from spectune.domain.ports import Proposal, Stop
 from spectune.domain.spec import BudgetSpec, CampaignSpec, ObjectiveSpec, ServiceSpec, WorkloadSpec
-from spectune.domain.trial import Purpose, Trial
 from spectune.predict.acceptance import AcceptanceFit, fit_acceptance
 from spectune.predict.points import counts
 from spectune.predict.speed import SpeedForecaster
-from spectune.provision import hardware, models
+from spectune.provision import models
 from tests.support.tiny_gguf import make_tiny
-
-BASELINES = 2
-SPEED = MetricName.PER_USER_SPEED
-
-
-class InOrder:
-    """Tries the baseline twice and then the candidates, one after the other."""
-
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._candidates = candidates
-
-    def propose(self, spec: CampaignSpec, history: History) -> Proposal | Stop:
-        done = len(history.finished)
-        if done < BASELINES:
-            return Proposal(history.baseline, Purpose.BASELINE, "")
-        if done - BASELINES < len(self._candidates):
-            return Proposal(self._candidates[done - BASELINES], Purpose.EXPLORE, "")
-        return Stop("all are measured")
-
-
-class ToStderr:
-    def event(self, event: Event, history: History) -> None:
-        pass
-
-    def progress(self, trial: int, text: str) -> None:
-        sys.stderr.write(f"trial {trial}: {text}\n")
 
 
 def specification(asked: argparse.Namespace, folder: Path) -> tuple[CampaignSpec, list[Candidate]]:
-    """The campaign, and the candidates, those to be measured first."""
+    """The campaign, and the candidates, those to be fitted first."""
     source = models.ensure_builtin(lambda text, fraction: None)
     make_tiny(source, folder / "target.gguf", layers=asked.layers, hidden=asked.hidden)
     make_tiny(source, folder / "draft.gguf", seed=1)
@@ -80,24 +56,11 @@ def specification(asked: argparse.Namespace, folder: Path) -> tuple[CampaignSpec
     spec = CampaignSpec(
         name="synthetic",
         service=ServiceSpec(model=str(folder / "target.gguf"), args=args),
-        workload=WorkloadSpec(concurrency=tuple(asked.users), temperatures=(0.0,), max_tokens=256, ignore_eos=True),
-        objective=ObjectiveSpec(confidence=0.9),
-        budget=BudgetSpec(minutes=600, trials=100, cell_seconds=asked.seconds, precision=0.001),
+        workload=WorkloadSpec(concurrency=tuple(asked.users), temperatures=(0.0,), max_tokens=128, ignore_eos=True),
+        objective=ObjectiveSpec(confidence=CONFIDENCE),
+        budget=BudgetSpec(cell_seconds=asked.seconds),
     )
     return spec, candidates
-
-
-def measured(spec: CampaignSpec, candidates: Sequence[Candidate], folder: Path) -> History:
-    prepared = assemble.prepare(spec, lambda text, fraction: None)
-    with assemble.writable(folder) as ledger:
-        identity = assemble.open_campaign(ledger, prepared)
-        assemble.campaign(ledger, identity, prepared, folder, ToStderr(), InOrder(candidates)).run()
-        return History.of(ledger.events(identity))
-
-
-def up_to(history: History, trials: int) -> History:
-    """What was known after so many trials."""
-    return replace(history, trials={n: trial for n, trial in history.trials.items() if n <= trials}, conclusion=None)
 
 
 def acceptance_table(fit: AcceptanceFit, rates: Sequence[float], depths: Sequence[int]) -> Iterator[str]:
@@ -115,62 +78,109 @@ def acceptance_table(fit: AcceptanceFit, rates: Sequence[float], depths: Sequenc
         yield f"| tokens a step, k={k} | {1 + sums[k - 1]:.3f} | {tokens:.3f} | {_off(tokens, 1 + sums[k - 1])} |"
 
 
-def speed_table(found: Sequence[Forecast], trials: Sequence[Trial]) -> Iterator[str]:
-    """Forecast and measured speed of each trial, cell by cell."""
+def speed_table(found: Sequence[Forecast], history: History) -> Iterator[str]:
+    """Forecast and measured speed of each candidate, cell by cell."""
     yield "| k | cell | forecast tok/s (90 %) | measured tok/s (90 %) | off |\n| --- | --- | --- | --- | --- |"
     offs = []
-    for forecast, trial in zip(found, trials, strict=True):
-        for key, cell in trial.cells.items():
-            made, seen = forecast.cells[key][SPEED], cell.measurement.metrics[SPEED]
+    for forecast in found:
+        trials = history.of_candidate(forecast.candidate.id)
+        for key, metrics in forecast.cells.items():
+            made, seen = metrics[SPEED], over_starts(trials, key)
             offs.append(made.value / seen.value - 1)
             texts = (f"{e.value:.1f} ({e.low:.1f} to {e.high:.1f})" for e in (made, seen))
-            depth = trial.candidate.speculation.depth
+            depth = forecast.candidate.speculation.depth
             yield f"| {depth} | {key} | {' | '.join(texts)} | {_off(made.value, seen.value)} |"
     sizes = [abs(off) for off in offs]
     yield f"\nmedian {100 * median(sizes):.1f} %, most {100 * max(sizes):.1f} % off over {len(offs)} cells"
+
+
+def choices_table(spec: CampaignSpec, history: History, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """How far the others are off from every choice of one, two and three depths."""
+    yield "| depths measured | forecasts | median off | most | in the 90 % interval |\n| --- | --- | --- | --- | --- |"
+    for few in (1, 2, 3):
+        misses = [
+            (metrics[SPEED], over_starts(history.of_candidate(name), key).value)
+            for chosen in combinations(candidates, few)
+            for name, forecast in forecasts(spec, history, chosen, candidates).items()
+            for key, metrics in forecast.cells.items()
+        ]
+        offs = [abs(made.value / seen - 1) for made, seen in misses]
+        inside = mean(made.low <= seen <= made.high for made, seen in misses)
+        shares = f"{100 * median(offs):.1f} % | {100 * max(offs):.1f} % | {100 * inside:.0f} %"
+        yield f"| {few} | {len(misses)} | {shares} |"
+
+
+def forecasts(
+    spec: CampaignSpec, history: History, known: Sequence[Candidate], candidates: Sequence[Candidate]
+) -> Mapping[str, Forecast]:
+    """Of all candidates that are not known, by id, from the baseline and those that are."""
+    ids = {history.baseline.id, *(c.id for c in known)}
+    others = [c for c in candidates if c.id not in ids]
+    return SpeedForecaster().forecast(spec, of_candidates(history, ids), others)
 
 
 def _off(found: float, true: float) -> str:
     return f"{100 * (found / true - 1):+.1f} %"
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", type=int, nargs=2, default=(1, 4), help="depths that the model is fitted to")
     parser.add_argument("--predict", type=int, nargs="+", default=(2, 3, 6), help="depths that it has to forecast")
     parser.add_argument("--rates", type=float, nargs="+", default=(0.85, 0.71, 0.59, 0.48, 0.39, 0.31))
     parser.add_argument("--users", type=int, nargs="+", default=(1, 4))
-    parser.add_argument("--seconds", type=float, default=20.0, help="measured in each cell")
+    parser.add_argument("--starts", type=int, default=3, help="of all servers, at least 2")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each server in a start, at least 2")
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each cell of a turn")
+    parser.add_argument(
+        "--ledger", type=Path, default=Path("synthetic-runs"), help="folder that takes the measurements"
+    )
+    parser.add_argument("--from-ledger", type=Path, help="measure nothing: forecast from the ledger of this folder")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--layers", type=int, default=12, help="of the target; the draft has 2")
     parser.add_argument("--hidden", type=int, default=256, help="width of the target; the draft's is 64")
     asked = parser.parse_args()
     depths = [*asked.measure, *asked.predict]
+    if asked.starts < 2 or asked.rounds < 2:
+        parser.error("--starts and --rounds must be at least 2")
     if len(asked.rates) < max(depths) or any(b > a for a, b in zip((1.0, *asked.rates), asked.rates, strict=False)):
         parser.error(f"--rates needs {max(depths)} values, none above the one before it")
+    return asked
+
+
+def measured(asked: argparse.Namespace, folder: Path) -> History:
+    """Starts and measures all candidates, and leaves a ledger in the folder."""
     with tempfile.TemporaryDirectory() as name:
         spec, candidates = specification(asked, Path(name))
-        history = measured(spec, candidates, Path(name))
-    trials = history.finished
-    broken = [trial for trial in trials if not trial.valid]
-    if len(trials) < BASELINES + len(candidates) or broken:
-        reasons = "; ".join(f"{trial.candidate.label}: {trial.state_reason}" for trial in broken)
-        sys.exit(f"not every trial can be used: {reasons or 'the campaign ended early'}")
-    known = up_to(history, BASELINES + len(asked.measure))
-    asked_for = candidates[len(asked.measure) :]
-    made = SpeedForecaster().forecast(spec, known, asked_for)
+        prepared = assemble.prepare(spec, lambda text, fraction: None)
+        rounds = Rounds(prepared, [prepared.baseline, *candidates], Path(name), partial(print, file=sys.stderr))
+        with assemble.writable(folder) as ledger:
+            identity = assemble.open_campaign(ledger, prepared)
+            for event in rounds.measured(asked.starts, asked.rounds):
+                ledger.append(identity, event)
+    return kept(folder)
+
+
+def kept(folder: Path) -> History:
+    """What the ledger of a folder holds."""
+    with assemble.readable(folder) as ledger:
+        return assemble.find_campaign(ledger, None)[1]
+
+
+def main() -> None:
+    asked = arguments()
+    history = kept(asked.from_ledger) if asked.from_ledger else measured(asked, asked.ledger)
+    spec = history.opened.spec
+    by_depth = {trial.candidate.speculation.depth: trial.candidate for trial in history.finished}
+    fitted, others = [by_depth[k] for k in asked.measure], [by_depth[k] for k in asked.predict]
+    candidates = [*fitted, *others]
+    made = forecasts(spec, history, fitted, candidates)
+    known = of_candidates(history, {c.id for c in fitted})
     fit = fit_acceptance([(depth, "all", found) for _, depth, _, found in counts(known.finished)])
-    print("\n".join(acceptance_table(fit, asked.rates, sorted(depths))) + "\n")
-    print("\n".join(speed_table([made[c.id] for c in asked_for], trials[BASELINES + len(asked.measure) :])))
-    print(f"baseline against itself: {', '.join(_changes(*trials[:BASELINES]))}")
-    print(f"load average {hardware.load_average():.1f}, threads {asked.threads}")
-
-
-def _changes(first: Trial, second: Trial) -> Iterator[str]:
-    """How far two trials of the same candidate differ in each cell."""
-    for key in first.cells.keys() & second.cells.keys():
-        before, after = (trial.cells[key].measurement.metrics[SPEED].value for trial in (first, second))
-        yield f"{key} {_off(after, before)}"
+    print("\n".join(acceptance_table(fit, asked.rates, sorted([*asked.measure, *asked.predict]))) + "\n")
+    print("\n".join(speed_table([made[c.id] for c in others], history)))
+    print("\n" + "\n".join(choices_table(spec, history, candidates)))
+    print(f"\nstarts of one candidate differ by a standard deviation of {', '.join(scatter(history))}")
 
 
 if __name__ == "__main__":
