@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bench.search.priors import FORECASTER, drifted, launches, misleading, prior_of, regret, searched
 from bench.search.surfaces import Surface, random_surfaces
 from spectune.domain.ports import Proposal
 from spectune.domain.trial import Purpose
 from spectune.search.guided import Guided
-from tests.search.priors import FORECASTER, drifted, launches, misleading, prior_of, regret, searched
 
 SURFACES = {surface.name: surface for surface in random_surfaces(16)}
 SOME = ("ordinary 1", "sharp optimum 1", "text and head 1", "deep optimum 1")

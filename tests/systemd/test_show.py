@@ -81,9 +81,21 @@ def test_time_spans(span: str, found: float | None) -> None:
 
 
 @given(st.text())
-def test_no_text_breaks_a_reader(text: str) -> None:
-    parse(text)
-    probe.read(text)
+def test_a_state_is_read_below_any_text(text: str) -> None:
+    assert parse(f"{text}\n{SHOWN}") == parse(SHOWN)
+
+
+MARK = "--spectune--\n"
+PIECES = ["\n", "Id=a.service\n", "MainPID=", "ExecMainStatus=", "socket:[", "VmRSS:\t", "7", " kB\n", "²", "9" * 5000]
+PART = st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)
+
+
+@given(st.lists(PART, min_size=1, max_size=6).map(MARK.join))
+def test_any_look_is_read(text: str) -> None:
+    look = probe.read(text)
+    assert all(pid > 0 for pid in look.pids)
+    assert look.rss_bytes % 1024 == 0
+    assert look.state == parse(text.partition(MARK)[0].strip("\n"))
 
 
 SOCKET = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 {} 1 0 0 100 0\n"
@@ -99,9 +111,8 @@ SOCKET = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 000
     ],
 )
 def test_who_listens(listening: str, sockets: str, owner: ListenerOwner) -> None:
-    mark = "--spectune--\n"
     look = probe.read(
-        f"Id=llm.service\nActiveState=active\n{mark}12\n34\n{mark}{listening}{mark}{sockets}{mark}-- c: s=1"
+        f"Id=llm.service\nActiveState=active\n{MARK}12\n34\n{MARK}{listening}{MARK}{sockets}{MARK}-- c: s=1"
     )
     assert look.listener is owner
     assert look.pids == (12, 34)

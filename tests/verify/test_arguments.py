@@ -102,11 +102,13 @@ def test_no_method_on_the_command_line(argv: str) -> None:
 WORDS = st.text() | st.sampled_from(["--a", "--a=1", "--no-a", "-1", "--", "--="])
 
 
-@for_all(st.lists(WORDS), st.text(), st.sampled_from(Method))
-def test_any_command_line_can_be_read(argv: list[str], name: str, method: Method) -> None:
-    given(argv, name)
-    method_given(argv)
-    depth_given(argv, method)
+@for_all(st.lists(WORDS))
+def test_what_comes_last_counts_after_any_words(argv: list[str]) -> None:
+    last = [*argv, "--spec-type=draft-simple", "--spec-draft-n-max", "3", "--no-a"]
+    assert given(last, "a") is False
+    assert method_given(last) is Method.DRAFT
+    assert depth_given(last, Method.DRAFT) == 3
+    assert depth_given(last, Method.NGRAM) is None
 
 
 @for_all(

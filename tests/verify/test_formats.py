@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,11 +44,23 @@ def test_formats(text: str, kind: Format | None) -> None:
     assert format_of(text) is kind
 
 
-@given(st.text(alphabet="`pythonjs{}[]\"\n :,\\'()1\x00\ud800<>/", max_size=60))
-def test_any_text_is_read(text: str) -> None:
-    format_of(text)
-    format_of(f"```python\n{text}```")
-    format_of(f"```json\n{text}```")
+ODD = st.text(alphabet="`pythonjs{}[]\"\n :,\\'()1\x00\ud800<>/", max_size=60)
+VALUE = st.recursive(
+    st.text("a`<>é\n ") | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text("ab"), inner)
+)
+
+
+@given(ODD)
+def test_any_text_is_read_and_brackets_are_needed_for_json(text: str) -> None:
+    for shown in (text, f"```python\n{text}```", f"```json\n{text}```"):
+        assert format_of(shown) is not Format.JSON or {"{", "["} & set(shown)
+
+
+@given(ODD, VALUE)
+def test_json_is_found_as_a_whole_and_as_a_tool_call_in_any_text(text: str, value: object) -> None:
+    whole = json.dumps([value])
+    assert format_of(whole) is Format.JSON
+    assert format_of(f"{text}</tool_call><tool_call>{whole.replace('<', '.')}</tool_call>{text}") is Format.JSON
 
 
 @pytest.mark.parametrize(

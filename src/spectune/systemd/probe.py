@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spectune.domain.deployment import ListenerOwner
 from spectune.domain.service_state import UnitState
-from spectune.systemd.show import PROPERTIES, parse
+from spectune.systemd.show import PROPERTIES, parse, whole
 
 _MARK = "--spectune--"
 _SCRIPT = r"""
@@ -98,9 +98,9 @@ def read(text: str) -> Look:
     lines = sockets.split("\n")
     return Look(
         parse(shown),
-        tuple(int(pid) for pid in pids.split() if pid.isdigit()),
+        tuple(pid for word in pids.split() if (pid := whole(word))),
         frozenset(fields[9] for line in listening.split("\n") if len(fields := line.split()) > 9),
         frozenset(line[len("socket:[") : -1] for line in lines if line.startswith("socket:[")),
-        sum(int(fields[1]) * 1024 for line in lines if line.startswith("VmRSS") and len(fields := line.split()) > 1),
+        sum(whole(fields[1]) * 1024 for line in lines if line.startswith("VmRSS") and len(fields := line.split()) > 1),
         cursor.strip(),
     )

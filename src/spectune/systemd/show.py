@@ -20,6 +20,8 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 864
 _SECONDS |= {"month": 2629800.0, "y": 31557600.0}
 _EXITED = "1"
 _NOT_ENDED = "0"
+_LONGEST = 20
+"""Digits of the largest number of 64 bits."""
 
 
 def parse(text: str) -> UnitState:
@@ -42,10 +44,10 @@ def parse(text: str) -> UnitState:
         sub=told.get("SubState", ""),
         result=told.get("Result", "") or "success",
         enabled=told.get("UnitFileState", ""),
-        main_pid=_whole(told.get("MainPID")),
+        main_pid=whole(told.get("MainPID")),
         exit_code=_exit_code(told),
         invocation=told.get("InvocationID", ""),
-        restarts=_whole(told.get("NRestarts")),
+        restarts=whole(told.get("NRestarts")),
         control_group=told.get("ControlGroup", ""),
         fragment=told.get("FragmentPath", ""),
         drop_ins=_words(told.get("DropInPaths", "")),
@@ -69,12 +71,13 @@ def _exit_code(told: Mapping[str, str]) -> int | None:
     how = told.get("ExecMainCode", _NOT_ENDED)
     if how in {_NOT_ENDED, ""}:
         return None
-    status = _whole(told.get("ExecMainStatus"))
+    status = whole(told.get("ExecMainStatus"))
     return status if how == _EXITED else -status
 
 
-def _whole(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else 0
+def whole(text: str | None) -> int:
+    """A number of the kernel's as it prints them; 0 for anything else."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _LONGEST else 0
 
 
 def _unix(text: str) -> float | None:

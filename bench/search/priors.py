@@ -1,15 +1,27 @@
-"""Campaigns of the guided search with what an earlier one measured, on surfaces whose truth is known."""
+"""What an earlier campaign saves the guided search, on surfaces whose truth is known.
+
+    python -m bench.search.priors [--seeds 3] [--surfaces 24] [--noise 0.03] [--workers 2]
+
+Every surface is searched without a prior, with a true one (a guided campaign on the same machine, each candidate of
+which was 3 % faster or slower then), and with a misleading one (this machine's baseline, another machine's gains).
+Prints Markdown.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.search.series import ONE_THREAD
 from bench.search.simulate import decide, events, opened, pooled_best
-from bench.search.surfaces import Surface, Truth, of_space
+from bench.search.surfaces import Surface, Truth, of_space, random_surfaces
 from spectune.domain.events import Decided
 from spectune.domain.history import History
 from spectune.domain.ports import Stop
@@ -19,6 +31,50 @@ from spectune.predict.speed import SpeedForecaster
 from spectune.search.guided import Guided
 
 FORECASTER = SpeedForecaster()
+DRIFT = 0.03
+KINDS = ("none", "true", "misleading")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A campaign's end: launches beyond the two baselines, and regret as a share."""
+
+    launches: int
+    regret: float
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One surface searched once with each kind of prior."""
+
+    surfaces: int
+    place: int
+    seed: int
+    noise: float
+
+
+def play(job: Job) -> dict[str, Found]:
+    """Kind of prior -> how the search ended. All three share the seed, and with it the noise of their first trials."""
+    known = random_surfaces(job.surfaces)
+    surface = known[job.place]
+    rng = np.random.default_rng([job.seed, job.place])
+    other = known[(job.place + int(rng.integers(1, len(known)))) % len(known)]
+    past = job.seed + 1_000_000
+    earlier = {"true": drifted(surface, job.seed, DRIFT), "misleading": misleading(surface, other)}
+    priors = {kind: [prior_of(searched(then, past, noise=job.noise))] for kind, then in earlier.items()}
+    ends = {kind: searched(surface, job.seed, priors.get(kind, ()), job.noise) for kind in KINDS}
+    return {kind: Found(launches(end), regret(surface, end)) for kind, end in ends.items()}
+
+
+def table(played: Sequence[dict[str, Found]]) -> Iterator[str]:
+    yield "| prior | campaigns | launches, mean | median | 95 of 100 | regret, mean | largest regret |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for kind in KINDS:
+        needed = np.array([one[kind].launches for one in played])
+        lost = 100 * np.array([one[kind].regret for one in played])
+        median, high = (np.quantile(needed, q, method="higher") for q in (0.5, 0.95))
+        seen = f"{needed.mean():.2f} | {median} | {high} | {lost.mean():.2f} % | {lost.max():.1f} %"
+        yield f"| {kind} | {len(played)} | {seen} |"
 
 
 def searched(surface: Surface, seed: int, priors: Iterable[Prior] = (), noise: float = 0.02) -> History:
@@ -89,3 +145,24 @@ def _alike(surface: Surface, other: Surface, users: int) -> str:
     theirs = sorted(other.spec.workload.concurrency)
     level = theirs[min(sorted(surface.spec.workload.concurrency).index(users), len(theirs) - 1)]
     return next(cell.key for cell in other.spec.cells if cell.level.users == level)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3, help="campaigns for each surface and kind of prior")
+    parser.add_argument("--surfaces", type=int, default=24)
+    parser.add_argument("--noise", type=float, default=0.03, help="sd of a trial's log speed")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    started = time.monotonic()
+    places = [(place, seed) for seed in range(options.seeds) for place in range(options.surfaces)]
+    jobs = [Job(options.surfaces, place, seed, options.noise) for place, seed in places]
+    with ProcessPoolExecutor(options.workers) as pool:
+        print("\n".join(table(list(pool.map(play, jobs)))))
+    print(f"\n{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
