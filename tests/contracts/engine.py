@@ -1,7 +1,9 @@
-"""What every Engine must do. A suite for an adapter subclasses EngineContract and gives it five fixtures."""
+"""What every Engine must do. A suite for an adapter subclasses EngineContract and gives it six fixtures."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,6 +23,39 @@ any_input = settings(
 )
 
 JUNK = ("", "\x00", "[[[[[", '{"data": 1}', "[1, null]", '[{"speculative": 1}]', "a b c\n" * 50, "\ud800", "9" * 5000)
+
+VALUE = re.compile(r'"[^"\n]*"|\d+(?:\.\d+)?|\b(?:true|false|null|True|False|None)\b|\{[^{}\n]*\}|\[[^\[\]\n]*\]')
+OTHERS = (
+    "",
+    "0",
+    "-1",
+    "1.5",
+    "1e999",
+    "nan",
+    "²",
+    "9" * 400,
+    "9" * 5000,
+    "null",
+    "None",
+    "true",
+    '"x"',
+    "[]",
+    "{}",
+    "[0]",
+)
+
+
+def with_other_values(text: str) -> st.SearchStrategy[str]:
+    """The text with up to four of its numbers, words, lists and objects replaced by others, of other kinds as well."""
+    places = [match.span() for match in VALUE.finditer(text)] or [(0, 0)]
+    changes = st.dictionaries(st.sampled_from(places), st.sampled_from(OTHERS), min_size=1, max_size=4)
+    return changes.map(lambda made: _changed(text, made))
+
+
+def _changed(text: str, changes: Mapping[tuple[int, int], str]) -> str:
+    for (start, end), other in sorted(changes.items(), reverse=True):
+        text = text[:start] + other + text[end:]
+    return text
 
 
 class EngineContract:
@@ -46,6 +81,11 @@ class EngineContract:
     @pytest.fixture
     def log_line(self) -> str:
         """A line with which the engine's log begins every message, text left out; mixed into arbitrary logs."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def recorded(self) -> Sequence[Evidence]:
+        """What was observed of real servers."""
         raise NotImplementedError
 
     def test_knobs_are_listed_under_their_own_names(self, engine: Engine) -> None:
@@ -135,6 +175,20 @@ class EngineContract:
         log = "\n".join(data.draw(st.lists(line, max_size=8)))
         pages = data.draw(st.dictionaries(st.sampled_from(paths), page))
         assert isinstance(engine.read(Evidence(log, pages, ListenerOwner.OURS)), Seen)
+
+    @any_input
+    @given(data=st.data())
+    def test_what_real_servers_say_is_read_with_other_values_in_it(
+        self, engine: Engine, recorded: Sequence[Evidence], data: st.DataObject
+    ) -> None:
+        known = data.draw(st.sampled_from(recorded))
+        path = data.draw(st.sampled_from(("", *known.pages)))
+        if path:
+            body = data.draw(with_other_values(known.pages[path].body))
+            changed = replace(known, pages={**known.pages, path: Page(200, body)})
+        else:
+            changed = replace(known, log=data.draw(with_other_values(known.log)))
+        assert isinstance(engine.read(changed), Seen)
 
     def test_an_unknown_end_is_left_as_it_is(self, engine: Engine) -> None:
         failure = EngineFailure(FailureKind.EXITED, "exited with code 3 after 1.0 s", "Look at the log.", "lorem ipsum")

@@ -23,6 +23,7 @@ e:gap{position="0"} 3
 e:gap{position="2"} 1
 e:unlabelled 1
 """
+LONG = f"e:long {10**400}\n"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_what_is_no_metrics_page_has_no_samples(page: Page | None) -> None:
 
 def test_totals_are_summed_over_their_labels() -> None:
     names = {"e:tokens_total": "tokens", "e:share": "share", "e:largest": "largest", "e:gone": "gone"}
-    assert totals(samples(Page(200, PAGE)), names) == {"tokens": 15}
+    assert totals(samples(Page(200, PAGE + LONG)), {**names, "e:long": "long"}) == {"tokens": 15}
 
 
 @pytest.mark.parametrize(

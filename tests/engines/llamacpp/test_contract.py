@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Service
+from spectune.domain.deployment import Evidence, Service
 from spectune.engines.llamacpp import LlamaCpp
 from tests.contracts.engine import EngineContract
+from tests.engines.llamacpp.recorded import STARTED, started
 
 
 class TestLlamaCpp(EngineContract):
@@ -39,3 +41,7 @@ class TestLlamaCpp(EngineContract):
     @pytest.fixture
     def log_line(self) -> str:
         return "0.00.000.001 I llama_kv_cache: size = "
+
+    @pytest.fixture
+    def recorded(self) -> Sequence[Evidence]:
+        return [started(name) for name in STARTED]

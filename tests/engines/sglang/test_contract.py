@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Service
+from spectune.domain.deployment import Evidence, Service
 from spectune.domain.knobs import Settings
 from spectune.engines.sglang import SGLang
 from tests.contracts.engine import EngineContract
-from tests.engines.sglang.recorded import STAMP
+from tests.engines.sglang.recorded import STAMP, STARTED, started
 
 
 class TestSGLang(EngineContract):
@@ -51,3 +52,7 @@ class TestSGLang(EngineContract):
     @pytest.fixture
     def log_line(self) -> str:
         return f"{STAMP}server_args=ServerArgs(model_path="
+
+    @pytest.fixture
+    def recorded(self) -> Sequence[Evidence]:
+        return [started(name) for name in STARTED]

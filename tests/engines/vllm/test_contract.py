@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Service
+from spectune.domain.deployment import Evidence, Service
 from spectune.domain.knobs import Settings
 from spectune.engines.vllm import VLLM
 from tests.contracts.engine import EngineContract
-from tests.engines.vllm.recorded import stamped
+from tests.engines.vllm.recorded import STARTED, stamped, started
 
 
 class TestVLLM(EngineContract):
@@ -62,3 +63,7 @@ class TestVLLM(EngineContract):
     @pytest.fixture
     def log_line(self) -> str:
         return stamped("Initializing a V1 LLM engine (v0.32.0) with config: model='/m', ").rstrip("\n")
+
+    @pytest.fixture
+    def recorded(self) -> Sequence[Evidence]:
+        return [started(name) for name in STARTED]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,7 +19,12 @@ def samples(page: Page | None) -> tuple[Sample, ...]:
         found = [sample for family in text_string_to_metric_families(page.body) for sample in family.samples]
     except Exception:  # The parser has no error type of its own and fails in many ways on other text.
         return ()
-    return tuple(sample for sample in found if math.isfinite(sample.value))
+    return tuple(sample for sample in found if _is_finite(sample.value))
+
+
+def _is_finite(value: float) -> bool:
+    """The parser gives whole numbers of any length as they are, also beyond the largest float."""
+    return abs(value) <= sys.float_info.max
 
 
 def totals(found: Iterable[Sample], names: Mapping[str, str]) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from spectune import assemble
 from spectune.domain.candidate import Candidate, Method, Speculation
-from spectune.domain.deployment import Seen, Service
+from spectune.domain.deployment import Evidence, Seen, Service
 from spectune.domain.errors import InputError
 from spectune.domain.finding import Status
 from spectune.domain.measurement import Measurement
@@ -17,7 +18,7 @@ from spectune.domain.spec import CampaignSpec
 from spectune.domain.trial import Trial
 from tests.contracts.engine import EngineContract
 from tests.engines.vllm.real.conftest import LOOKUP, NGRAM, WORKS, Installed, Told
-from tests.engines.vllm.recorded import stamped
+from tests.engines.vllm.recorded import STARTED, stamped, started
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -51,6 +52,10 @@ class TestInstalled(EngineContract):
     @pytest.fixture
     def log_line(self) -> str:
         return stamped("Initializing a V1 LLM engine (v0.32.0) with config: model='/m', ").rstrip("\n")
+
+    @pytest.fixture
+    def recorded(self) -> Sequence[Evidence]:
+        return [started(name) for name in STARTED]
 
 
 def test_the_installed_server_lists_its_flags(prepared: assemble.Prepared) -> None:
