@@ -54,6 +54,27 @@ WRONG = [
     ),
     ("name: x\nservice:\n  drain: {busy_requests: -1}\n", "'service.drain.busy_requests' should be greater than or"),
     ("name: x\nservice:\n  edit_unit: perhaps\n", "'service.edit_unit' should be a valid boolean"),
+    (
+        "name: x\nconstraints: [min_kv_tokens]\n",
+        "line 2: 'constraints' should hold keys with values (known here: min_kv",
+    ),
+    (
+        "name: x\nservice:\n  env: 3\n",
+        "line 3: 'service.env' should hold keys with values (known here: names of your own)",
+    ),
+    ("name: x\nservice:\n  env: {1: a}\n", "'service.env.1' should be text, found 1; quotes make it text"),
+    ("name: x\nservice:\n  edit_unit: [true]\n", "should be a valid boolean, found [True]"),
+    (
+        "name: x\nservice:\n  env: {CUDA_VISIBLE_DEVICES: 0}\n",
+        "'service.env.CUDA_VISIBLE_DEVICES' should be text, found 0; q",
+    ),
+    ("name: x\nservice: {1: a}\n", "'service.1' should be text, found 1; quotes make it text"),
+    ("name: x\nservice:\n  host: true\n", "'service.host' should be text, found true; quotes"),
+    ("name: 2026-13-45\n", "c.yaml: a value can't be read: month must be in 1..12"),
+    (f"name: x\nseed: {'9' * 5000}\n", "c.yaml: a value can't be read: Exceeds the limit"),
+    (f"name: x\nseed: '{'9' * 5000}'\n", "'seed' should have fewer digits"),
+    ("name:\n", "'name' is missing"),
+    ("name: x\nservise:\n", "unknown key 'servise'"),
     ("name: x\nservice:\n  engine: lama.cpp\n", "line 3: 'service.engine' should be one of llama.cpp"),
 ]
 
@@ -63,6 +84,14 @@ def test_one_clear_error(text: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         campaign_file.parse(text, "c.yaml")
     assert expected in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "empty",
+    ["constraints:", "service:\n  port:\n  env:", "search:\n  speculation:\n  knobs:", "workload: {concurrency: }"],
+)
+def test_a_key_without_a_value_is_the_same_as_none(empty: str) -> None:
+    assert campaign_file.parse(f"name: x\n{empty}\n", "c.yaml") == campaign_file.parse("name: x\n", "c.yaml")
 
 
 def test_a_window_needs_no_quotes() -> None:

@@ -31,6 +31,8 @@ _LISTS: Mapping[str | int, str] = {
     "domains": "[code_edit, chat] (names)",
 }
 """What lists look like, by their key."""
+_WORDS = {"None": "nothing", "True": "true", "False": "false"}
+"""As Python writes it -> as a file's writer knows it."""
 _Drafting = TypeVar("_Drafting", SpeculationSpace, CandidateSpec)
 
 
@@ -52,7 +54,8 @@ def load(path: Path) -> CampaignSpec:
 
 
 def parse(text: str, name: str) -> CampaignSpec:
-    """Checks the text of a campaign file; `name` is used in errors.
+    """Checks the text of a campaign file; `name` is used in errors. A key without a value, as is left where all below
+    it was commented out, is the same as none.
 
     Raises:
         InputError: see load.
@@ -62,12 +65,14 @@ def parse(text: str, name: str) -> CampaignSpec:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"{name}: not valid YAML: {_first_line(error)}") from error
+    except ValueError as error:  # A date that there is not, a number of thousands of digits.
+        raise InputError(f"{name}: a value can't be read: {error}", "In quotes it is text.") from error
     if not isinstance(data, dict) or node is None:
         raise InputError(f"{name}: expected keys such as 'name' and 'service', found {_kind(data)}")
     lines: dict[_Path, int] = {}
     _index(node, (), lines, name)
     try:
-        return _ADAPTER.validate_python(data)
+        return _ADAPTER.validate_python(_filled(data, CampaignSpec))
     except ValidationError as error:
         raise InputError(_explain(error, lines, name), "spectune schema prints every key with its meaning.") from error
 
@@ -123,6 +128,23 @@ def _index(node: yaml.Node, path: _Path, lines: dict[_Path, int], name: str) -> 
             lines[child] = key.start_mark.line + 1
 
 
+def _filled(data: Mapping[str, object], kind: type) -> dict[str, object]:
+    """Without the keys that hold nothing, except where nothing is a value."""
+    hints = typing.get_type_hints(kind)
+    left = {key: value for key, value in data.items() if value is not None or _may_be_none(hints.get(key))}
+    return {
+        key: _filled(value, hints[key])
+        if isinstance(value, dict) and dataclasses.is_dataclass(hints.get(key))
+        else value
+        for key, value in left.items()
+    }
+
+
+def _may_be_none(hint: object) -> bool:
+    """Whether None is of this type; an unknown key's, too, so that it is told."""
+    return hint is None or type(None) in typing.get_args(hint)
+
+
 def _explain(error: ValidationError, lines: Mapping[_Path, int], name: str) -> str:
     """All problems, in the order of the file."""
     problems: dict[_Path, str] = {}
@@ -150,6 +172,13 @@ def _problem(path: _Path, item: Any) -> str:
         return f"'{dotted}' should be one of {', '.join(words)}, found {_shown(item['input'])}{hint}"
     if item["type"] in {"tuple_type", "list_type"}:
         return f"'{dotted}' should be a list, such as {_LISTS.get(path[-1], '[...]')}, found {_shown(item['input'])}"
+    if item["type"] in {"dict_type", "dataclass_type"}:
+        names = ", ".join(_fields_at(path)) or "names of your own"
+        return f"'{dotted}' should hold keys with values (known here: {names}), found {_shown(item['input'])}"
+    if item["type"] in {"string_type", "invalid_key"}:
+        return f"'{dotted}' should be text, found {_shown(item['input'])}; quotes make it text"
+    if item["type"] == "int_parsing_size":
+        return f"'{dotted}' should have fewer digits, found {_shown(item['input'])}"
     message = re.sub(r"^(Input|Value|String|Tuple|Dictionary|Mapping) ", "", str(item["msg"])).split(
         " after validation"
     )[0]
@@ -196,7 +225,7 @@ def _dotted(path: _Path) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = _WORDS.get(repr(value), repr(value))
     return text if len(text) <= 60 else text[:57] + "..."
 
 
