@@ -202,6 +202,7 @@ def test_pushing_to_nowhere_fails_after_the_result(served: Served) -> None:
 WRONG = {
     "no server": (["http://127.0.0.1:1"], "nothing answers"),
     "no URL": (["gpu7:8000"], "not the URL"),
+    "no port": (["http://127.0.0.1:65536"], "not the URL"),
     "wrong level": (["http://x", "--concurrency", "many"], "'many'"),
     "two forms": (["http://x", "--json", "--format", "csv"], "contradict"),
     "flattery as csv": (["http://x", "--compare-workloads", "--format", "csv"], "no form csv"),

@@ -1,9 +1,10 @@
-"""How commands end that are told to stop, and what they say then."""
+"""How commands begin that can not be done, and end that are told to stop; what they say then."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from spectune.cli import main as command_line
+from spectune.domain.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,18 @@ def test_every_command_that_tells_a_result_takes_json() -> None:
         if name != "bench" and not any("--json" in option.opts for option in command.params)
     }
     assert without == {"init", "schema", "report", "export"}
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize(
+    ("prior", "said"), [("nowhere", "no ledger in nowhere"), ("c.yaml", "--prior: c.yaml is a file")]
+)
+def test_a_wrong_prior_is_told_before_anything_is_built(
+    command: str, prior: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text("name: x\nservice: {binary: /no/such/server}\n", "utf-8")
+    found = CliRunner().invoke(command_line.app, [command, "c.yaml", "--prior", prior])
+    assert isinstance(found.exception, InputError)
+    assert said in found.exception.message
+    assert not Path("spectune-runs").exists()

@@ -32,6 +32,7 @@ from spectune.verify import gate
 from spectune.verify.observed import Observed, ProbeAnswers
 from spectune.workload import WithNonce
 
+_LAST_PORT = 65_535
 _PAGE_TIMEOUT_S = 5.0
 _PROBES = 6
 
@@ -338,6 +339,8 @@ def _fetch(
     # For http they would be read in vain, 0.1 s each time.
     authorities = base.lower().startswith("https:") and not insecure
     try:
+        if (httpx.URL(base).port or 0) > _LAST_PORT:
+            raise httpx.InvalidURL("the port is too large")
         with httpx.Client(
             base_url=base, headers=dict(headers), timeout=_PAGE_TIMEOUT_S, trust_env=False, verify=authorities
         ) as client:

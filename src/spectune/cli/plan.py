@@ -15,7 +15,7 @@ from spectune import assemble
 from spectune.cli import campaign_file
 from spectune.cli import service as service_commands
 from spectune.cli.inspect import Directory, Json
-from spectune.cli.run import File, Prior
+from spectune.cli.run import File, Prior, check_priors
 from spectune.cli.screen import preparing, print_json, results
 from spectune.cli.work import site_of, to_go_on_with
 from spectune.domain.estimate import Ratio
@@ -32,6 +32,7 @@ def plan(file: File, directory: Directory = Path("spectune-runs"), prior: Prior 
     --dir and --prior, or on the campaign's own trials if it was interrupted; without any, nothing is foretold.
     """
     spec = campaign_file.load(file)
+    check_priors(prior or ())
     with site_of(spec, service_commands.password()) as site, preparing() as progress:
         prepared = assemble.prepare(spec, progress, build=False, site=site)
     found = assemble.foreseen(prepared, directory, prior or (), to_go_on_with)

@@ -81,7 +81,20 @@ def run(
         bench_options.check_place(measure_from)
         spec = replace(spec, service=replace(spec.service, measure_from=measure_from))
     service_commands.check_promotion(promote, words, spec.service.unit)
+    check_priors(prior or ())
     raise typer.Exit(_campaign(spec, directory, new, as_json, words if promote else None, prior or ()))
+
+
+def check_priors(directories: Sequence[Path]) -> None:
+    """Before anything is built, or a service stopped, for a campaign that could not begin.
+
+    Raises:
+        InputError: a directory has no ledger.
+        LedgerError: it can't be read.
+    """
+    for directory in directories:
+        with assemble.readable(directory, "--prior") as ledger:
+            ledger.campaigns()
 
 
 def check(file: File, as_json: Json = False) -> None:
