@@ -19,10 +19,12 @@ if TYPE_CHECKING:
         usable_cores,
         without_secrets,
     )
+    from spectune.assemble.checkup import verify
     from spectune.assemble.clock import SystemClock
     from spectune.assemble.compare_servers import Comparison, against
-    from spectune.assemble.endpoints import Bench, Endpoint, Listener, bench, look, new_run, verify
+    from spectune.assemble.endpoints import Endpoint, look
     from spectune.assemble.ledgers import find_campaign, readable, running, unfinished, writable
+    from spectune.assemble.load_test import Bench, Listener, bench, new_run
     from spectune.assemble.measuring import for_url
     from spectune.assemble.named import check_model, check_program
     from spectune.assemble.outlook import Outlook, foreseen
@@ -46,7 +48,9 @@ if TYPE_CHECKING:
     from spectune.predict.outlook import Crossover
 
 _ELSEWHERE = {
-    **dict.fromkeys(("Bench", "Endpoint", "Listener", "bench", "look", "new_run", "verify"), "assemble.endpoints"),
+    **dict.fromkeys(("Endpoint", "look"), "assemble.endpoints"),
+    **dict.fromkeys(("Bench", "Listener", "bench", "new_run"), "assemble.load_test"),
+    "verify": "assemble.checkup",
     "Campaign": "campaign",
     "SqlLedger": "ledger.store",
     "SystemClock": "assemble.clock",

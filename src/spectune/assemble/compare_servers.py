@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from spectune.assemble.clock import SystemClock
 from spectune.assemble.endpoints import Endpoint
+from spectune.assemble.measuring import here
 from spectune.domain.asked import Asked
 from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Launch, Service
 from spectune.domain.errors import InputError
 from spectune.domain.finding import Answer, ProbeRun, Verification
-from spectune.domain.ports import LoadGenerator, PromptSource
+from spectune.domain.ports import PromptSource
 from spectune.domain.workload import Cell, Level, Prompt, Sampling
-from spectune.load.generator import HttpLoad
-from spectune.load.options import Options
-from spectune.provision import hardware
 from spectune.verify.first_words import FEWEST
 from spectune.verify.gate import Gate
 from spectune.verify.probes import FULL, Size, probe_set
@@ -94,7 +90,7 @@ def against(
 def _runs(
     server: Endpoint, probes: tuple[Prompt, ...], what: Comparison, progress: Callable[[str], None]
 ) -> tuple[ProbeRun, ...]:
-    load, target = _load(server), server.target()
+    load, target = here().generator(replace(server.options(), processes=1)), server.target()
     found = []
     for together in sorted({1, what.users}):
         progress("one at a time" if together == 1 else f"as {together} users")
@@ -121,13 +117,3 @@ def _asked(endpoint: Endpoint, reference: Endpoint, what: Comparison) -> Asked:
     candidate, baseline = Candidate(knobs={"server": endpoint.url}), Candidate(knobs={"server": reference.url, "as": 1})
     cell = Cell(Level(what.users), Sampling(what.temperature if what.times else 0.0))
     return Asked(service, candidate, baseline, launch, (cell,), 0.0)
-
-
-def _load(endpoint: Endpoint) -> LoadGenerator:
-    tls = None
-    if endpoint.insecure:
-        tls = ssl.create_default_context()
-        tls.check_hostname = False
-        tls.verify_mode = ssl.CERT_NONE
-    options = Options(ssl=tls, processes=1)
-    return HttpLoad(SystemClock(), hardware.load_average, hardware.usable_cores(), options=options)
