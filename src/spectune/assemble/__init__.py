@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spectune.assemble.admission import check_any_allowed, chosen
     from spectune.assemble.campaigns import (
         Prepared,
         campaign,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from spectune.assemble.outlook import Outlook, foreseen
     from spectune.assemble.planning import plan
     from spectune.assemble.promotions import (
-        check_any_allowed,
-        chosen,
         promote,
         promote_within,
         record_rollback,
@@ -61,10 +60,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("Outlook", "foreseen"), "assemble.outlook"),
     "plan": "assemble.planning",
     **dict.fromkeys(("find_campaign", "readable", "running", "unfinished", "writable"), "assemble.ledgers"),
-    **dict.fromkeys(
-        ("check_any_allowed", "chosen", "promote", "promote_within", "record_rollback", "rollback", "status"),
-        "assemble.promotions",
-    ),
+    **dict.fromkeys(("check_any_allowed", "chosen"), "assemble.admission"),
+    **dict.fromkeys(("promote", "promote_within", "record_rollback", "rollback", "status"), "assemble.promotions"),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
     "priors": "assemble.transfer",
     "spec_from_unit": "assemble.service_file",

@@ -1,4 +1,4 @@
-"""Winners in real services: may they go there, how they come there, and how they are undone."""
+"""Winners in real services: how they come there, and how they are undone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from spectune.assemble.admission import check_allowed, chosen
 from spectune.assemble.clock import SystemClock
 from spectune.assemble.draining import busy_now
 from spectune.assemble.engines import Progress
@@ -13,15 +14,12 @@ from spectune.assemble.service_text import read_service
 from spectune.assemble.services import Say, Site, caller, check_editable, managed, site
 from spectune.assemble.ways import HERE, connected, way_to
 from spectune.domain.candidate import Candidate
-from spectune.domain.deployment import Hardware
 from spectune.domain.errors import HostError, InputError
-from spectune.domain.events import Promoted, Provenance, RolledBack
+from spectune.domain.events import Promoted, RolledBack
 from spectune.domain.history import History, in_force
 from spectune.domain.ports import Engine, Ledger, launch_of
 from spectune.domain.redaction import redact_text
 from spectune.domain.service_state import Promotion, Purpose, Winner
-from spectune.domain.spec import CampaignSpec
-from spectune.domain.trial import TrialState
 from spectune.hosts import journal
 from spectune.hosts.sudo import AskPassword
 from spectune.systemd.guard import Drain, ServiceGuard, Undone
@@ -29,8 +27,6 @@ from spectune.systemd.records import Records
 from spectune.systemd.unit import ManagedUnit, description
 from spectune.units.edit import Edited
 from spectune.units.find import find
-
-_FORCE = 'To do it nevertheless, say why: --force "..."; the words are kept on the host.'
 
 Confirm = Callable[[str], bool]
 """Shows a diff and asks whether to go on."""
@@ -63,75 +59,6 @@ class ServiceStatus:
     promoted: bool | None
     recorded: tuple[str, ...] = ()
     unknown_to_host: bool = False
-
-
-def objections_to_all(provenance: Provenance, spec: CampaignSpec) -> tuple[str, ...]:
-    """Why no candidate of a campaign should go into the service, as can be told before it begins."""
-    found: list[str] = []
-    if provenance.simulated:
-        found.append(f"it was measured on {provenance.simulated}")
-    if spec.workload.ignore_eos:
-        found.append("it was measured on answers forced past their end (ignore_eos), which flatters speculation")
-    return tuple(found)
-
-
-def objections(history: History, candidate: str, now: Hardware) -> tuple[str, ...]:
-    """Why a candidate of a campaign should not go into the service; empty where it may.
-
-    Args:
-        now: the machine that it would run on.
-    """
-    provenance, conclusion = history.opened.provenance, history.conclusion
-    found = [*objections_to_all(provenance, history.opened.spec)]
-    if conclusion is None:
-        found.append("the campaign has not ended")
-    elif conclusion.winner != candidate:
-        found.append(f"the campaign's winner is {conclusion.winner or 'nobody'}")
-    trials = [trial for trial in history.ordered if trial.candidate.id == candidate]
-    if any(trial.state is TrialState.INVALID for trial in trials):
-        found.append("a trial of it was invalid")
-    if not any(trial.state is TrialState.VALID for trial in trials):
-        found.append("no trial of it passed every check")
-    for trial in trials:
-        seen = trial.deployment.seen if trial.deployment else None
-        if seen is not None and seen.invalid_output:
-            found.append(f"its output is not valid: {seen.invalid_output}")
-            break
-    then = provenance.hardware
-    if (then.hostname, then.cpu, then.gpus) != (now.hostname, now.cpu, now.gpus):
-        found.append(f"it was measured on {then.hostname}, not on {now.hostname}, or that machine has changed")
-    return tuple(found)
-
-
-def chosen(history: History, candidate: str | None) -> Candidate:
-    """The candidate to promote: the winner, unless another is named.
-
-    Raises:
-        InputError: there is none, or it is what the service runs anyway.
-    """
-    wanted = candidate or (history.conclusion.winner if history.conclusion else None)
-    if wanted is None:
-        raise InputError("the campaign has no winner", "Let it come to an end, or name a candidate.")
-    found = history.candidates.get(wanted)
-    if found is None:
-        raise InputError(f"no candidate {wanted!r}", f"There are: {', '.join(history.candidates)}.")
-    if found.id == history.baseline.id:
-        raise InputError("the winner is the service as it is", "There is nothing to promote.")
-    return found
-
-
-def check_allowed(history: History, candidate: Candidate, now: Hardware, words: str) -> None:
-    """Raises:
-    InputError: it should not be promoted, and nobody has said why it should be nevertheless.
-    """
-    if (reasons := objections(history, candidate.id, now)) and not words.strip():
-        raise InputError(f"{candidate.label} is not promoted: {'; '.join(reasons)}", _FORCE)
-
-
-def check_any_allowed(provenance: Provenance, spec: CampaignSpec, words: str) -> None:
-    """The same for whoever would win. Raises InputError."""
-    if (reasons := objections_to_all(provenance, spec)) and not words.strip():
-        raise InputError(f"no winner could be promoted: {'; '.join(reasons)}", _FORCE)
 
 
 def change_of(found: Site, engine: Engine, history: History, candidate: Candidate, edit_unit: bool) -> Edited:
