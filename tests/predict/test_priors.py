@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spectune.domain.candidate import Candidate
+from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity
 from spectune.domain.history import History
 from spectune.domain.priors import Prior, PriorTrial
 from spectune.predict import priors
-from spectune.predict.points import Point, Speed
+from spectune.predict.points import Family, Point, Speed
 from spectune.predict.room import interpolated
 from spectune.predict.speed import SpeedForecaster
 from tests.predict.test_speed import depths, simple, told
@@ -95,6 +95,31 @@ def test_todays_speeds_have_no_drift() -> None:
     assert found[1, 1] == pytest.approx(priors.SHIFT**2 + 0.03**2)
     assert found[1, 2] == 0
     assert (np.linalg.eigvalsh(found) >= -1e-12).all()
+
+
+def test_a_deployments_drift_is_the_same_at_every_load_and_no_neighbours() -> None:
+    def old(depth: int, batch: float, drift: float) -> Speed:
+        return Speed(
+            Point(Family(Method.EAGLE, 1, None, ()), depth, f"c{batch:g} T0", "0", batch),
+            -1,
+            0.0,
+            1e-4,
+            None,
+            "old",
+            drift,
+        )
+
+    def covariance(drift: float) -> list[list[float]]:
+        found = priors.drifted([old(1, 1, drift), old(1, 64, drift), old(2, 64, drift)])
+        assert (np.linalg.eigvalsh(found) >= -1e-12).all()
+        return list(found)
+
+    same, other = covariance(priors.DRIFT), covariance(math.hypot(priors.DRIFT, priors.DIFFERENT))
+    assert same[0][1] - same[0][2] == pytest.approx(priors.DRIFT**2)
+    assert same[1][1] - same[1][2] == pytest.approx(priors.DRIFT**2)
+    shared = other[1][2] - same[1][2]
+    assert 0 < shared < priors.DIFFERENT**2 / 2  # what differs, a neighbour shares in part, and less at another load
+    assert other[0][2] - same[0][2] < shared / 10
 
 
 def test_the_test_of_contradiction_errs_as_often_as_it_says() -> None:

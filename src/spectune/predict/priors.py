@@ -6,7 +6,8 @@ Machines, versions and workloads drift, so what an earlier campaign measured is 
   host with the same versions and settings differ, baseline against baseline, by -33 to +19 % from level to level (root
   mean square 20 %; docs/search.md). Such a shift is the host's, and cancels out between candidates.
 - A candidate may lie off against the others of its campaign, by DRIFT. Two deployments differ by 0.5 to 3 % on the
-  machines of docs/statistics.md (1.5 % are usual); the rough ones are taken, since nobody repeats an old campaign.
+  machines of docs/statistics.md (1.5 % are usual); the rough ones are taken, since nobody repeats an old campaign. It
+  is the deployment's, the same at every load, and no neighbour's.
 - Each thing that is known to differ (another engine version, another workload) adds DIFFERENT, in squares.
 - Acceptance may lie off by ACCEPTANCE (logit; 0.15 is about 3 points at 70 %), and by more for each difference.
 
@@ -33,7 +34,7 @@ SHIFT, SHIFT_REACH = 0.2, 1.5
 DRIFT, DIFFERENT = 0.03, 0.06
 ACCEPTANCE, ACCEPTANCE_DIFFERENT = 0.15, 0.3
 DEPTH_REACH: Final = 0.6
-"""Half of a candidate's drift it shares with its family's depths so near in ln(1 + depth)."""
+"""Half of what a difference does to a candidate it does to its family's depths so near in ln(1 + depth)."""
 
 LEAST_LIKELY: Final = 0.05
 """A campaign whose speeds fit an earlier one worse than by chance in so many cases does without it."""
@@ -63,9 +64,11 @@ def drifted(seen: Sequence[Speed]) -> Floats:
     families = {family: i for i, family in enumerate({speed.point.family for speed in seen})}
     kind = [families[speed.point.family] for speed in seen]
     apart = np.subtract.outer(depth, depth)
-    alike = np.equal.outer(kind, kind) * (np.exp(-(apart**2) / 2 / DEPTH_REACH**2) + (apart == 0)) / 2
+    family = np.equal.outer(kind, kind)
+    alike = family * (np.exp(-(apart**2) / 2 / DEPTH_REACH**2) + (apart == 0)) / 2
     sd = np.array([speed.drift for speed in seen])
-    found: Floats = same * near * (SHIFT**2 + np.multiply.outer(sd, sd) * alike)
+    differing = np.maximum(0.0, np.multiply.outer(sd, sd) - DRIFT**2)
+    found: Floats = same * (near * (SHIFT**2 + differing * alike) + DRIFT**2 * (family & (apart == 0)))
     return found
 
 
