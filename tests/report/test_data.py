@@ -52,6 +52,28 @@ def test_the_answer_names_what_it_costs() -> None:
     assert costs["KV room"][0] == costs["KV room"][1]
 
 
+def doubted(history: History, *names: str, trial: int) -> History:
+    cells = {
+        key: replace(cell, measurement=replace(cell.measurement, doubts=tuple(Doubt(n, "", "") for n in names)))
+        for key, cell in history.trials[trial].cells.items()
+    }
+    return replace(history, trials={**history.trials, trial: replace(history.trials[trial], cells=cells)})
+
+
+def test_trials_with_the_same_doubts_share_a_line() -> None:
+    history = sample.decided()
+    for trial in history.trials:
+        history = doubted(history, trial=trial)
+    for trial, names in ((1, ("drift", "busy-host")), (4, ("busy-host", "drift")), (9, ("busy-host", "drift"))):
+        history = doubted(history, *names, trial=trial)
+    history = doubted(history, "few-requests", trial=10)
+    told = [note.text for note in build(history, "c1").answer.notes if note.text.startswith("Doubts")]
+    assert told == [
+        "Doubts about trials 1, 9 (none) and trial 4 (draft k=3): busy-host, drift.",
+        "Doubts about trial 10 (draft k=3): few-requests.",
+    ]
+
+
 def test_what_happened_in_the_service_is_told() -> None:
     history = sample.decided()
     for event in (

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from spectune.report.data import build
-from spectune.report.model import Interval
+from spectune.report.model import Cost, Interval
 from spectune.report.terminal import terminal_report
 from tests.report import sample
 
@@ -40,6 +40,18 @@ def test_the_answer_and_its_doubts_are_there(width: int) -> None:
     ):
         assert part.replace("\u00a0", " ") in text.replace("\u00a0", " ")
     assert "50.1 ±" in text
+
+
+def test_what_gets_slower_is_in_the_answer_the_largest_losses_first() -> None:
+    data = build(sample.decided(), "c1")
+    lost = tuple(Cost(f"aggregate speed, {n} users", "100 tok/s", f"{10 * n} tok/s") for n in (1, 2, 3, 4, 5))
+    out = io.StringIO()
+    Console(file=out, width=120, color_system=None).print(
+        terminal_report(replace(data, answer=replace(data.answer, losses=lost)))
+    )
+    told = [line.strip("│ ") for line in out.getvalue().splitlines() if "slower: " in line]
+    assert told[0] == "slower: aggregate speed, 1 users: 100 tok/s → 10 tok/s"
+    assert told[3:] == ["slower: 2 more, in the report"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 110, 120, 130, 160])

@@ -201,11 +201,25 @@ def _unproven(trials: Sequence[Trial]) -> Iterator[Note]:
 
 
 def _doubts(trials: Sequence[Trial]) -> Iterator[Note]:
+    """Trials with the same doubts share a line."""
+    alike: dict[tuple[str, ...], list[Trial]] = {}
     for trial in trials:
-        names = dict.fromkeys(doubt.name for cell in trial.cells.values() for doubt in cell.measurement.doubts)
+        names = {doubt.name for cell in trial.cells.values() for doubt in cell.measurement.doubts}
         if names:
-            text = f"Doubts about trial {trial.number} ({trial.candidate.label}): {', '.join(names)}."
-            yield Note(NoteKind.WARNING, text)
+            alike.setdefault(tuple(sorted(names)), []).append(trial)
+    for doubted, found in alike.items():
+        yield Note(NoteKind.WARNING, f"Doubts about {_numbered(found)}: {', '.join(doubted)}.")
+
+
+def _numbered(trials: Sequence[Trial]) -> str:
+    """ "trials 1, 4 (none) and trial 3 (draft k=2)"."""
+    by_label: dict[str, list[str]] = {}
+    for trial in trials:
+        by_label.setdefault(trial.candidate.label, []).append(str(trial.number))
+    return " and ".join(
+        f"{'trial' if len(numbers) == 1 else 'trials'} {', '.join(numbers)} ({label})"
+        for label, numbers in by_label.items()
+    )
 
 
 def _noise(history: History) -> Iterator[Note]:

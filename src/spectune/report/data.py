@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from spectune.domain.history import History
 from spectune.domain.trial import TrialState
 from spectune.domain.workload import Cell
 from spectune.report.answer import answer
 from spectune.report.candidates import candidate_data, frontier, in_order
+from spectune.report.losses import losses
 from spectune.report.model import BestRow, CellInfo, Effort, ReportData
 from spectune.report.pool import ratio_interval
 from spectune.report.trials import trial_data
@@ -39,7 +41,7 @@ def build(spec_history: History, campaign_id: str) -> ReportData:
         objective=spec.objective.maximise,
         confidence=spec.objective.confidence,
         min_gain=spec.objective.min_gain,
-        answer=said,
+        answer=replace(said, losses=losses(candidates, cells)),
         marks=marks,
         noise=history.conclusion.noise if history.conclusion else None,
         cells=cells,

@@ -73,6 +73,9 @@ def _answer(data: ReportData) -> Iterator[str]:
     if said.costs:
         rows = [[text(c.name), text(c.before), text(c.after)] for c in said.costs]
         yield table(["room", "what you have", text(data.label(said.candidate or ""))], rows, 1)
+    if said.losses:
+        rows = [[text(c.name), text(c.before), text(c.after)] for c in said.losses]
+        yield table(["slower", "what you have", text(data.label(said.candidate or ""))], rows, 1)
     if said.constraints:
         yield "\n".join(
             f"- {c.held.value}: {text(c.name)}, {text(c.wanted)}; seen {text(c.seen)}" for c in said.constraints

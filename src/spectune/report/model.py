@@ -94,6 +94,8 @@ class Answer:
         gain: objective's metric, candidate / baseline; None where nothing was compared.
         add, drop: flags to add to and to drop from the baseline's command line, shell-quoted, value included.
         command: the candidate's whole command line, shell-quoted; "" where it never ran.
+        costs: room.
+        losses: speeds that are lower than the baseline's.
     """
 
     kind: AnswerKind
@@ -107,6 +109,7 @@ class Answer:
     costs: tuple[Cost, ...]
     constraints: tuple[ConstraintCheck, ...]
     notes: tuple[Note, ...]
+    losses: tuple[Cost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ _BORDER = {
     AnswerKind.UNFINISHED: "yellow",
 }
 _HELD = {Held.YES: "green", Held.NO: "red", Held.UNKNOWN: "yellow"}
+_LOSSES = 3
+"""Shown on a terminal, the largest."""
 
 
 def terminal_report(data: ReportData) -> RenderableType:
@@ -77,6 +79,10 @@ def _answer(data: ReportData) -> Panel:
         same = [f"{c.name} {c.after}" for c in said.costs if c not in changed]
         differs = [f"{c.name} {c.before} → {c.after}" for c in changed]
         lines += [Text(""), Text("room: " + "; ".join([*differs, *same]))]
+    for loss in said.losses[:_LOSSES]:
+        lines.append(Text(f"slower: {loss.name}: {loss.before} → {loss.after}", style="yellow"))
+    if len(said.losses) > _LOSSES:
+        lines.append(Text(f"slower: {len(said.losses) - _LOSSES} more, in the report", style="yellow"))
     for check in said.constraints:
         held = Text(f"{check.held.value}: ", style=_HELD[check.held])
         lines.append(held + Text(f"{check.name}, {check.wanted}; seen {check.seen}", style="default"))
