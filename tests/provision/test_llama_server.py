@@ -197,6 +197,15 @@ def test_nothing_of_the_wrapper_is_kept(machine: Machine) -> None:
     assert (machine.work / "source" / "LICENSE").read_text() == "MIT"
 
 
+def test_the_compiler_leaves_out_what_gcc_12_breaks_and_keeps_the_users_flags(machine: Machine) -> None:
+    machine.env |= {"CXXFLAGS": "-O1 -g"}
+    machine.ninja(
+        f'echo "$CFLAGS / $CXXFLAGS" > {machine.tmp}/flags; mkdir -p $tree/bin; cp $server $tree/bin/llama-server'
+    )
+    machine.ensure()
+    assert (machine.tmp / "flags").read_text() == "-U__AMX_INT8__ / -O1 -g -U__AMX_INT8__\n"
+
+
 def test_a_failed_build_goes_on_where_it_stopped(machine: Machine) -> None:
     good = (machine.tmp / "bin" / "ninja").read_text()
     machine.ninja("echo 'FAILED: a.o'; echo \"x.cpp:1: error: No space left on device\"; exit 1")

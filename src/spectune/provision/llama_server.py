@@ -52,6 +52,12 @@ FLAGS: Final = (
 )
 """How llama.cpp is configured. GGML_NATIVE stays on, so a build is for processors like this one only."""
 
+WITHOUT_AMX: Final = "-U__AMX_INT8__"
+"""For the C and the C++ compiler, after the user's own flags. GCC 12 tells its optimiser that loading the tile
+configuration reads 8 of its 64 bytes (`amxtileintrin.h`); the others are then never written, and the first product with
+a quantised model ends in SIGILL. Without the macro llama.cpp leaves its AMX code out; `-mno-amx-int8` would not do, for
+`-march=native` comes after it."""
+
 PROGRAM: Final = "llama-server"
 
 
@@ -102,7 +108,7 @@ def ensure(
 def build_name(root: Path = Path("/")) -> str:
     """Name of the cached build for this processor: a home directory may be shared with machines whose processors know
     other instructions, on which this build would die of SIGILL."""
-    recipe = " ".join((*FLAGS, platform.machine(), hardware.cpu_flags(root)))
+    recipe = " ".join((*FLAGS, WITHOUT_AMX, platform.machine(), hardware.cpu_flags(root)))
     return f"llama.cpp-{RELEASE}-{platform.machine()}-{hashlib.sha256(recipe.encode()).hexdigest()[:10]}"
 
 
@@ -252,6 +258,7 @@ def _tool_environment(env: Mapping[str, str], work: Path) -> dict[str, str]:
     from a git repository that happens to be around the cache."""
     return {
         **env,
+        **{name: f"{env.get(name, '')} {WITHOUT_AMX}".strip() for name in ("CFLAGS", "CXXFLAGS")},
         "LC_ALL": "C.UTF-8",
         "NINJA_STATUS": "[%f/%t] ",
         "GIT_CEILING_DIRECTORIES": str(work),

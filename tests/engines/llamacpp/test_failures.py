@@ -55,6 +55,12 @@ def test_every_recorded_failure_is_expected() -> None:
         ("exit code: -9", "", K.OUT_OF_MEMORY, "memory ran out"),
         ("was killed by SIGILL", "", K.EXITED, "instructions that this CPU does not have"),
         ("exited with code 132", "Illegal instruction (core dumped)", K.EXITED, "instructions"),
+        (
+            "was killed by SIGILL",
+            "0.00.160.559 I load_tensors:          AMX model buffer size =    95.34 MiB",
+            K.EXITED,
+            "its code for AMX (SIGILL), which GCC 12 compiles wrongly",
+        ),
         ("was killed by SIGSEGV", "", K.EXITED, "SIGSEGV"),
         ("was killed by SIGABRT", "GGML_ASSERT(n > 0) failed", K.EXITED, "assertion: GGML_ASSERT(n > 0) failed"),
         (

@@ -34,3 +34,17 @@ class TestLive(LiveEngineContract):
             "draft": Candidate(Speculation(Method.DRAFT, 4, draft_model=str(tiny_pair[1]))),
             "ngram": Candidate(Speculation(Method.NGRAM, 3)),
         }[request.param]
+
+
+class TestBuiltInModel(TestLive):
+    """Its weights are quantised: other code multiplies them than the floats of the tiny models, and which one depends
+    on the processor."""
+
+    @pytest.fixture
+    def service(self, llama_server: Path, smollm2: Path) -> Service:
+        args = {"ctx-size": 4096, "parallel": 2}
+        return Service("llama.cpp", str(llama_server), str(smollm2), args, {}, "127.0.0.1", fresh_port(), "own", 60.0)
+
+    @pytest.fixture(params=["none", "ngram"])
+    def candidate(self, request: pytest.FixtureRequest) -> Candidate:
+        return {"none": Candidate(), "ngram": Candidate(Speculation(Method.NGRAM, 3))}[request.param]

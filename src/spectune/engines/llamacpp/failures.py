@@ -18,8 +18,8 @@ def diagnose(failure: EngineFailure) -> EngineFailure:
     found = diagnosed(failure, log, _CAUSES)
     if found is not failure:
         return found
-    for signal, name, kind, message, advice in _SIGNALS:
-        if _ended_by(f"{failure.message}\n{log}", signal, name):
+    for signal, name, seen, kind, message, advice in _SIGNALS:
+        if seen in log and _ended_by(f"{failure.message}\n{log}", signal, name):
             return named(failure, kind, message, advice)
     if _FULL in log:
         return named(failure, FailureKind.KV_TOO_SMALL, "the KV cache was full", "Raise ctx-size or lower parallel.")
@@ -209,6 +209,7 @@ _SIGNALS = (
     (
         9,
         "SIGKILL",
+        "",
         FailureKind.OUT_OF_MEMORY,
         "llama-server was killed (SIGKILL), most likely by the kernel because memory ran out",
         f"See the kernel's log (dmesg). {_MEMORY_ADVICE}",
@@ -216,10 +217,20 @@ _SIGNALS = (
     (
         4,
         "SIGILL|Illegal instruction",
+        "AMX model buffer",
+        FailureKind.EXITED,
+        "llama-server died of its code for AMX (SIGILL), which GCC 12 compiles wrongly",
+        "Set repack: false (--no-repack), which does without, or build it with -U__AMX_INT8__ in CFLAGS and CXXFLAGS.",
+    ),
+    (
+        4,
+        "SIGILL|Illegal instruction",
+        "",
         FailureKind.EXITED,
         "llama-server uses instructions that this CPU does not have (SIGILL)",
         "It was built for another CPU: build it on this machine (binary: auto).",
     ),
-    (11, "SIGSEGV|Segmentation fault", FailureKind.EXITED, "llama-server crashed (SIGSEGV)", "See the log's end."),
-    (6, "SIGABRT|Aborted", FailureKind.EXITED, "llama-server aborted itself (SIGABRT)", "See the log's end."),
+    (11, "SIGSEGV|Segmentation fault", "", FailureKind.EXITED, "llama-server crashed (SIGSEGV)", "See the log's end."),
+    (6, "SIGABRT|Aborted", "", FailureKind.EXITED, "llama-server aborted itself (SIGABRT)", "See the log's end."),
 )
+"""Signal, how its end is spelled, what the log has to hold, and what it means. In order, the special first."""
