@@ -11,8 +11,11 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from spectune import assemble
 from spectune.cli import main as command_line
+from spectune.cli.run import check_priors
 from spectune.domain.errors import InputError
+from tests.assemble.earlier import start, write
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,17 @@ def test_a_wrong_prior_is_told_before_anything_is_built(
     assert isinstance(found.exception, InputError)
     assert said in found.exception.message
     assert not Path("spectune-runs").exists()
+
+
+def test_a_campaign_that_goes_on_needs_the_prior_no_more_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was told is in its first event."""
+    monkeypatch.chdir(tmp_path)
+    event = start()
+    with assemble.writable(Path("spectune-runs")) as ledger:
+        write(ledger, event, finished=False)
+    check_priors([Path("gone")], event.spec.name, Path("spectune-runs"))
+    for name in ("", "another"):
+        with pytest.raises(InputError, match="no ledger in gone"):
+            check_priors([Path("gone")], name, Path("spectune-runs"))

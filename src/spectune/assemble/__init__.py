@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spectune.assemble.clock import SystemClock
     from spectune.assemble.compare_servers import Comparison, against
     from spectune.assemble.endpoints import Endpoint, look
-    from spectune.assemble.ledgers import find_campaign, readable, running, unfinished, writable
+    from spectune.assemble.ledgers import find_campaign, is_unfinished, readable, running, unfinished, writable
     from spectune.assemble.load_test import Bench, Listener, bench, new_run
     from spectune.assemble.measuring import for_url
     from spectune.assemble.named import check_model, check_program
@@ -59,7 +59,9 @@ _ELSEWHERE = {
     "compare_runs": "judge.two_runs",
     **dict.fromkeys(("Outlook", "foreseen"), "assemble.outlook"),
     "plan": "assemble.planning",
-    **dict.fromkeys(("find_campaign", "readable", "running", "unfinished", "writable"), "assemble.ledgers"),
+    **dict.fromkeys(
+        ("find_campaign", "is_unfinished", "readable", "running", "unfinished", "writable"), "assemble.ledgers"
+    ),
     **dict.fromkeys(("check_any_allowed", "chosen"), "assemble.admission"),
     **dict.fromkeys(("promote", "promote_within", "record_rollback", "rollback", "status"), "assemble.promotions"),
     **dict.fromkeys(("Site", "around", "site"), "assemble.services"),
@@ -94,6 +96,7 @@ __all__ = [
     "find_campaign",
     "for_url",
     "foreseen",
+    "is_unfinished",
     "look",
     "new_run",
     "open_campaign",

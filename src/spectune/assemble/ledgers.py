@@ -68,6 +68,14 @@ def unfinished(ledger: SqlLedger, name: str) -> tuple[str, History] | None:
     return None if history.conclusion is not None else (newest, history)
 
 
+def is_unfinished(directory: Path, name: str) -> bool:
+    """Whether a directory of runs has a campaign of a name that goes on. Raises LedgerError."""
+    if not ledger_path(directory).exists():
+        return False
+    with readable(directory) as ledger:
+        return unfinished(ledger, name) is not None
+
+
 def find_campaign(ledger: SqlLedger, wanted: str | None) -> tuple[str, History]:
     """A campaign by id or name, the newest without one.
 

@@ -32,7 +32,7 @@ def plan(file: File, directory: Directory = Path("spectune-runs"), prior: Prior 
     --dir and --prior, or on the campaign's own trials if it was interrupted; without any, nothing is foretold.
     """
     spec = campaign_file.load(file)
-    check_priors(prior or ())
+    check_priors(prior or (), spec.name, directory)
     with site_of(spec, service_commands.password()) as site, preparing() as progress:
         prepared = assemble.prepare(spec, progress, build=False, site=site)
     found = assemble.foreseen(prepared, directory, prior or (), to_go_on_with)

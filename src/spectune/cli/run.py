@@ -81,19 +81,26 @@ def run(
         bench_options.check_place(measure_from)
         spec = replace(spec, service=replace(spec.service, measure_from=measure_from))
     service_commands.check_promotion(promote, words, spec.service.unit)
-    check_priors(prior or ())
+    check_priors(prior or (), "" if new else spec.name, directory)
     raise typer.Exit(_campaign(spec, directory, new, as_json, words if promote else None, prior or ()))
 
 
-def check_priors(directories: Sequence[Path]) -> None:
-    """Before anything is built, or a service stopped, for a campaign that could not begin.
+def check_priors(priors: Sequence[Path], name: str, directory: Path) -> None:
+    """Before anything is built, or a service stopped, for a campaign that could not begin. One that goes on was told
+    all by them when it began, whatever has become of them.
+
+    Args:
+        name: of the campaign that goes on if it was interrupted; "" for one that begins anew.
+        directory: where that one is kept.
 
     Raises:
         InputError: a directory has no ledger.
         LedgerError: it can't be read.
     """
-    for directory in directories:
-        with assemble.readable(directory, "--prior") as ledger:
+    if not priors or (name and assemble.is_unfinished(directory, name)):
+        return
+    for prior in priors:
+        with assemble.readable(prior, "--prior") as ledger:
             ledger.campaigns()
 
 
