@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, islice
+from statistics import median
 
 import pytest
 
@@ -51,6 +52,8 @@ def test_exactly_so_many_are_in_flight_and_the_truth_is_found(start_mock: StartM
     # Medians: one pause of a machine that has other things to do moves a mean of a dozen requests by more than this.
     assert m.metrics[MetricName.TTFT_P50].value == pytest.approx(0.040, abs=0.006)
     assert m.metrics[MetricName.TPOT_P50].value == pytest.approx(0.005, rel=0.06)
+    speeds = [r.speed_tok_s for r in found.records if r.phase is Phase.STEADY and r.speed_tok_s]
+    assert median(speeds) == pytest.approx(200, rel=0.06)
     assert m.metrics[MetricName.PER_USER_SPEED].value == pytest.approx(200, rel=0.15)
     assert m.metrics[MetricName.AGGREGATE_SPEED].value == pytest.approx(users * 20 / 0.135, rel=0.25)
     assert set(m.by_domain) == {"a", "b"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice, pairwise
+from statistics import median
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,8 @@ def test_each_is_measured_as_if_it_were_alone(start_mock: StartMock, users: int)
     for cell, tpot in zip(found, (0.006, 0.003), strict=True):
         metrics = cell.measurement.metrics
         assert metrics[MetricName.TPOT_P50].value == pytest.approx(tpot, rel=0.1)
+        speeds = [r.speed_tok_s for r in cell.records if r.phase is Phase.STEADY and r.speed_tok_s]
+        assert median(speeds) == pytest.approx(1 / tpot, rel=0.1)
         assert metrics[MetricName.PER_USER_SPEED].value == pytest.approx(1 / tpot, rel=0.2)
         assert cell.measurement.in_flight == pytest.approx(users, rel=0.25)
         assert cell.measurement.stopped == "time is up"
