@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench.judge.machine import BASELINE, DOMAINS, WEATHERS, Machine, Weather, candidate, spec_of
+from bench.judge.machine import BASELINE, DOMAINS, WEATHERS, Machine, Weather, candidate, spec_of, steady
 from spectune.domain.estimate import Ratio
 from spectune.domain.history import History
 from spectune.domain.spec import CampaignSpec
@@ -218,7 +218,7 @@ def _print_ties(workers: int, campaigns: int, seed: int) -> None:
     print("| noise | pairs | prompts a slice | tie | promoted | half-width |\n| --- | --- | --- | --- | --- | --- |")
     start = seed * 2_000_003
     for noise in (0.0025, 0.005, 0.01):
-        weather = Weather(f"{100 * noise:g} %", noise, noise / 2, 0.0, noise / 2)
+        weather = steady(noise)
         for pairs, prompts in ((4, 5), (4, 10), (8, 5), (8, 10)):
             total = Tally()
             for tally in run(workers, [(weather, 0.0, True, start + i, pairs, prompts) for i in range(campaigns)]):

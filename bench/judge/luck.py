@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.judge.machine import BASELINE, DOMAINS, Machine, Weather, candidate
+from bench.judge.machine import BASELINE, DOMAINS, Machine, candidate, steady
 from bench.judge.power import confirmed, looks_best
 from spectune.domain.spec import BudgetSpec, CampaignSpec
 from spectune.domain.trial import Purpose
@@ -37,7 +37,7 @@ def campaign(job: Job) -> tuple[bool, float, int]:
     noise, effect, prompts, per_user, seed = job
     spec = CampaignSpec("luck")
     even = {(cell.key, domain): 0.0 for cell in spec.cells for domain in DOMAINS}
-    weather = Weather(f"{100 * noise:g} %", noise, noise / 2, 0.0, noise / 2, prompt=effect)
+    weather = replace(steady(noise), prompt=effect)
     truth = {candidate(depth).id: even for depth in DEPTHS}
     seconds = spec.budget.cell_seconds * len(spec.cells)
     machine = Machine(spec, weather, np.random.default_rng(seed), truth, prompts, seconds, per_user)

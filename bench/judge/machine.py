@@ -59,6 +59,12 @@ WEATHERS = (
     Weather("rough (3 %), wave 2 %, trend", 0.03, 0.02, _QUARTER_IN_HALF_AN_HOUR, 0.01),
 )
 
+
+def steady(noise: float) -> Weather:
+    """A machine without a trend that scatters so much from start to start, and half as much otherwise."""
+    return Weather(f"{100 * noise:g} %", noise, noise / 2, 0.0, noise / 2)
+
+
 BASELINE = Candidate()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from bench.judge.coverage import GAINING, Tally, Truth, overall, true_gains
 from bench.judge.engine import EngineMachine
-from bench.judge.machine import BASELINE, Machine, Weather, candidate
+from bench.judge.machine import BASELINE, Machine, candidate, steady
 from spectune.domain.candidate import Candidate
 from spectune.domain.spec import BudgetSpec, CampaignSpec
 from spectune.domain.trial import Purpose
@@ -63,7 +63,7 @@ def campaign(noise: float, gain: float | None, seed: int, engine: str = "") -> I
 def on_rough(spec: CampaignSpec, noise: float, gain: float | None, rng: np.random.Generator) -> Machine:
     truth: Truth = {} if gain is None else {candidate(k).id: true_gains(spec, k, gain, rng) for k in DEPTHS}
     trial_s = spec.budget.cell_seconds * len(spec.cells)
-    return Machine(spec, weather(noise), rng, truth, PROMPTS, trial_s, per_user=True)
+    return Machine(spec, steady(noise), rng, truth, PROMPTS, trial_s, per_user=True)
 
 
 def on_engine(
@@ -75,13 +75,9 @@ def on_engine(
     gains = {} if gain is None else {one: overall(k, gain) for one, k in names.items()}
     trial_s = spec.budget.cell_seconds * len(spec.cells)
     return EngineMachine(
-        spec, weather(noise), rng, {}, trial_s=trial_s, start_s=profile.load_seconds,
+        spec, steady(noise), rng, {}, trial_s=trial_s, start_s=profile.load_seconds,
         speeds=Speeds(profile), depths={BASELINE.id: GAINING, **names}, gains=gains,
     )  # fmt: skip
-
-
-def weather(noise: float) -> Weather:
-    return Weather(f"{100 * noise:g} %", noise, noise / 2, 0.0, noise / 2)
 
 
 def looks_best(spec: CampaignSpec, machine: Machine, depths: Sequence[int]) -> Candidate:

@@ -14,15 +14,14 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.search.series import ONE_THREAD
-from bench.search.simulate import decide, events, opened, pooled_best
+from bench.search import tables
+from bench.search.series import workers
+from bench.search.simulate import opened, pooled_best, with_trial
 from bench.search.surfaces import Surface, Truth, of_space, random_surfaces
-from spectune.domain.events import Decided
 from spectune.domain.history import History
 from spectune.domain.ports import Stop
 from spectune.domain.priors import Prior, PriorTrial
@@ -70,10 +69,10 @@ def table(played: Sequence[dict[str, Found]]) -> Iterator[str]:
     yield "| prior | campaigns | launches, mean | median | 95 of 100 | regret, mean | largest regret |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for kind in KINDS:
-        needed = np.array([one[kind].launches for one in played])
+        needed = np.array([one[kind].launches for one in played], float)
         lost = 100 * np.array([one[kind].regret for one in played])
-        median, high = (np.quantile(needed, q, method="higher") for q in (0.5, 0.95))
-        seen = f"{needed.mean():.2f} | {median} | {high} | {lost.mean():.2f} % | {lost.max():.1f} %"
+        median, high = tables.quantiles(needed)
+        seen = f"{needed.mean():.2f} | {median:g} | {high:g} | {lost.mean():.2f} % | {lost.max():.1f} %"
         yield f"| {kind} | {len(played)} | {seen} |"
 
 
@@ -85,9 +84,7 @@ def searched(surface: Surface, seed: int, priors: Iterable[Prior] = (), noise: f
         step = Guided(FORECASTER).propose(surface.spec, history)
         if isinstance(step, Stop) or step.purpose is Purpose.CONFIRM:
             return history
-        for event in events(surface, history, step, noise, rng):
-            history = history.then(event)
-        history = history.then(Decided(history.spent_s, max(history.trials), decide(surface, history, noise)))
+        history = with_trial(surface, history, step, noise, rng)
 
 
 def launches(history: History) -> int:
@@ -154,12 +151,10 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.03, help="sd of a trial's log speed")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    for name in ONE_THREAD:
-        os.environ.setdefault(name, "1")
     started = time.monotonic()
     places = [(place, seed) for seed in range(options.seeds) for place in range(options.surfaces)]
     jobs = [Job(options.surfaces, place, seed, options.noise) for place, seed in places]
-    with ProcessPoolExecutor(options.workers) as pool:
+    with workers(options.workers) as pool:
         print("\n".join(table(list(pool.map(play, jobs)))))
     print(f"\n{time.monotonic() - started:.0f} s")
 

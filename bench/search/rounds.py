@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 
 from spectune import assemble
 from spectune.assemble.campaigns import Prepared
+from spectune.assemble.measuring import here
 from spectune.deploy.listeners import free_port
 from spectune.deploy.process import LocalProcesses
 from spectune.domain.candidate import Candidate
@@ -21,12 +22,11 @@ from spectune.domain.deployment import Counters, Launch
 from spectune.domain.estimate import Estimate
 from spectune.domain.events import Event, Measured, TrialEnded, TrialStarted
 from spectune.domain.history import History
-from spectune.domain.measurement import Acceptance, Measurement
+from spectune.domain.measurement import Measurement
 from spectune.domain.metrics import MetricName
 from spectune.domain.ports import Limits, Running, Target, launch_of
 from spectune.domain.trial import Purpose, Trial, TrialState
-from spectune.load.generator import HttpLoad
-from spectune.provision import hardware
+from spectune.report.pool import added
 
 SPEED = MetricName.PER_USER_SPEED
 CONFIDENCE = 0.9
@@ -51,7 +51,7 @@ class Rounds:
         self._prepared = prepared
         self._clock = assemble.SystemClock()
         self._deployer = LocalProcesses(folder / "logs", self._clock)
-        self._load = HttpLoad(self._clock, hardware.load_average, hardware.usable_cores())
+        self._load = here().generator()
 
     def measured(self, starts: int, rounds: int) -> Iterator[Event]:
         """One trial of each candidate a start, with what all have in common in a round taken out."""
@@ -139,21 +139,10 @@ def _scaled(measured: Measurement, metric: MetricName, factor: float) -> Estimat
 def merged(turns: Sequence[Measurement]) -> Measurement:
     """Turns of one start as one measurement."""
     metrics = {metric: geometric([one.metrics[metric].value for one in turns]) for metric in USED}
-    drafting = [one.acceptance for one in turns if one.acceptance is not None]
+    drafting = [one.acceptance for one in turns if one.acceptance is not None and one.acceptance.drafts]
     plain = Measurement(turns[0].cell, turns[0].started_unix, sum(one.window_s for one in turns), metrics, {}, {}, 0.0)
     in_flight, stopped = mean(one.in_flight for one in turns), turns[0].stopped
-    return replace(plain, in_flight=in_flight, acceptance=together(drafting), stopped=stopped)
-
-
-def together(found: Sequence[Acceptance]) -> Acceptance | None:
-    """Counts of several windows as one."""
-    drafts = sum(one.drafts for one in found)
-    if not drafts:
-        return None
-    positions = zip(*(one.per_position for one in found), strict=True)
-    shares = tuple(sum(one.drafts * share for one, share in zip(found, at, strict=True)) / drafts for at in positions)
-    drafted, accepted = sum(one.drafted for one in found), sum(one.accepted for one in found)
-    return Acceptance(drafts, drafted, accepted, shares, found[0].source)
+    return replace(plain, in_flight=in_flight, acceptance=added(drafting), stopped=stopped)
 
 
 def of_candidates(history: History, ids: Collection[str]) -> History:

@@ -88,17 +88,21 @@ def blocks(keys: Sequence[Key], count: int, replay: Path | None) -> Iterator[Blo
         yield Block(count, replay, tuple(part))
 
 
-def finished(todo: Iterator[Block], workers: int, seconds: float) -> Iterator[dict[Key, Outcome]]:
-    """Outcomes of each block as it is done; no block is begun after so many seconds."""
-    began = time.monotonic()
+def workers(count: int) -> ProcessPoolExecutor:
+    """Fresh processes of one thread each."""
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=fresh) as pool:
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+
+
+def finished(todo: Iterator[Block], count: int, seconds: float) -> Iterator[dict[Key, Outcome]]:
+    """Outcomes of each block as it is done, by so many workers; no block is begun after so many seconds."""
+    began = time.monotonic()
+    with workers(count) as pool:
         running: set[Future[dict[Key, Outcome]]] = set()
         while True:
             if time.monotonic() - began < seconds:
-                running |= {pool.submit(make, block) for block in islice(todo, 2 * workers - len(running))}
+                running |= {pool.submit(make, block) for block in islice(todo, 2 * count - len(running))}
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)

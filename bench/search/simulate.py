@@ -91,9 +91,7 @@ def run(
         step = strategy.propose(surface.spec, history)
         if not isinstance(step, Proposal) or step.purpose is Purpose.CONFIRM:
             break
-        for event in events(surface, history, step, noise, rng):
-            history = history.then(event)
-        history = history.then(Decided(history.spent_s, max(history.trials), decide(surface, history, noise)))
+        history = with_trial(surface, history, step, noise, rng)
         regret = 1 - math.exp(surface.score(taken(surface, history)) - surface.best)
         if step.purpose is Purpose.BASELINE:
             regrets = [regret]
@@ -113,6 +111,13 @@ def pooled_best(forecaster: Forecaster) -> Taken:
         return max(gains, key=lambda name: gains[name]) if gains else judged_best(surface, history)
 
     return taken
+
+
+def with_trial(surface: Surface, history: History, step: Proposal, noise: float, rng: np.random.Generator) -> History:
+    """The history with one more trial, measured and decided."""
+    for event in events(surface, history, step, noise, rng):
+        history = history.then(event)
+    return history.then(Decided(history.spent_s, max(history.trials), decide(surface, history, noise)))
 
 
 def events(surface: Surface, history: History, step: Proposal, noise: float, rng: np.random.Generator) -> list[Event]:

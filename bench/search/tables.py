@@ -28,7 +28,7 @@ def summary(found: Found) -> Iterator[str]:
         never = 100 * float(np.isinf(needed).mean())
         regrets = " | ".join(_mean([[100 * o.after(n) for o in some] for some in table.values()]) for n in BUDGETS)
         spent = _mean([[len(o.regrets) - 1.0 for o in some] for some in table.values()])
-        median, high = _quantiles(needed)
+        median, high = quantiles(needed)
         counted = f"{len(outcomes)} | {median:g} | {high:g} | {never:.1f} %"
         yield f"| {100 * noise:g} % | {name} | {counted} | {regrets} | {spent} |"
 
@@ -43,7 +43,7 @@ def each(found: Found) -> Iterator[str]:
             if not outcomes:
                 continue
             needed = _needed(outcomes)
-            median, high = _quantiles(needed)
+            median, high = quantiles(needed)
             regrets = " | ".join(f"{np.mean([100 * o.after(n) for o in outcomes]):.1f}" for n in BUDGETS)
             never = 100 * float(np.isinf(needed).mean())
             yield f"| {surface} | {100 * noise:g} % | {name} | {median:g} | {high:g} | {never:.1f} % | {regrets} |"
@@ -59,7 +59,7 @@ def _needed(outcomes: Sequence[Outcome]) -> NDArray[np.float64]:
     return np.array([np.inf if needed is None else float(needed) for needed in found])
 
 
-def _quantiles(needed: NDArray[np.float64]) -> tuple[float, float]:
+def quantiles(needed: NDArray[np.float64]) -> tuple[float, float]:
     median, high = (float(np.quantile(needed, q, method="higher")) for q in (0.5, 0.95))
     return median, high
 

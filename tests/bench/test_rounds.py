@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.search.rounds import SPEED, USED, geometric, level, merged, together
+from bench.search.rounds import SPEED, USED, geometric, level, merged
 from spectune.domain.estimate import Estimate
 from spectune.domain.measurement import Acceptance, Measurement
 from spectune.domain.metrics import MetricName
@@ -44,11 +45,12 @@ def test_turns_become_one_measurement() -> None:
 
 
 def test_counts_of_windows_add_up() -> None:
-    found = together([Acceptance(100, 200, 90, (0.6, 0.3)), Acceptance(300, 600, 450, (0.9, 0.6))])
+    counts = Acceptance(100, 200, 90, (0.6, 0.3)), Acceptance(300, 600, 450, (0.9, 0.6))
+    found = merged([replace(turn(40.0), acceptance=one) for one in counts]).acceptance
     assert found is not None
     assert (found.drafts, found.drafted, found.accepted) == (400, 800, 540)
     assert found.per_position == pytest.approx((0.825, 0.525))
-    assert together([]) is None
+    assert merged([turn(40.0), replace(turn(90.0), acceptance=Acceptance(0, 0, 0))]).acceptance is None
 
 
 def test_a_geometric_mean_has_students_interval() -> None:

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bench.search.forecasts import h200, misses
-from bench.search.simulate import decide, events, opened
+from bench.search.simulate import events, opened, with_trial
 from bench.search.surfaces import Surface, Truth, campaign, of_space, random_surfaces
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity
 from spectune.domain.estimate import Estimate
-from spectune.domain.events import Decided, Measured, TrialEnded
+from spectune.domain.events import Measured, TrialEnded
 from spectune.domain.forecast import Forecast
 from spectune.domain.history import History
 from spectune.domain.measurement import Acceptance, Doubt
@@ -47,9 +47,7 @@ def told(surface: Surface, candidates: list[Candidate], noise: float = 0.01, see
     rng, history = np.random.default_rng(seed), opened(surface)
     for candidate in candidates:
         purpose = Purpose.BASELINE if candidate.id == surface.baseline.id else Purpose.EXPLORE
-        for event in events(surface, history, Proposal(candidate, purpose, ""), noise, rng):
-            history = history.then(event)
-        history = history.then(Decided(history.spent_s, max(history.trials), decide(surface, history, noise)))
+        history = with_trial(surface, history, Proposal(candidate, purpose, ""), noise, rng)
     return history
 
 

@@ -9,7 +9,7 @@ import pytest
 from spectune.report import render_html, render_json, render_markdown
 from spectune.report.data import build
 from spectune.report.losses import losses
-from spectune.report.model import CandidateData, CellInfo, Cost, Interval
+from spectune.report.model import CandidateData, Cost, Interval
 from spectune.report.tabular import read_json
 from tests.report import sample
 
@@ -65,8 +65,7 @@ def test_what_you_have_loses_nothing_against_itself(name: str) -> None:
 def test_a_report_written_before_losses_were_told_is_read() -> None:
     text = render_json(replace(DATA, answer=replace(DATA.answer, losses=())))
     assert read_json(text.replace('"losses": []', '"other": []')).answer.losses == ()
-    cells: tuple[CellInfo, ...] = DATA.cells
-    assert losses(DATA.candidates, cells) == DATA.answer.losses
+    assert losses(DATA.candidates, DATA.cells) == DATA.answer.losses
 
 
 def test_every_form_of_the_report_tells_them() -> None:

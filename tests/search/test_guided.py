@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.search.simulate import decide, events, opened, run
+from bench.search.simulate import opened, run, with_trial
 from bench.search.surfaces import Surface, random_surfaces
 from spectune.domain.candidate import Candidate, Method
 from spectune.domain.deployment import Capacity
 from spectune.domain.estimate import Ratio
-from spectune.domain.events import Decided
 from spectune.domain.forecast import Forecast
 from spectune.domain.history import History
 from spectune.domain.metrics import MetricName
@@ -312,9 +311,7 @@ def test_the_same_history_gives_the_same_proposal() -> None:
     surface, rng = small()[0], np.random.default_rng(2)
     history = opened(surface)
     while isinstance(found := Guided(SpeedForecaster()).propose(surface.spec, history), Proposal):
-        for event in events(surface, history, found, 0.01, rng):
-            history = history.then(event)
-        history = history.then(Decided(history.spent_s, max(history.trials), decide(surface, history, 0.01)))
+        history = with_trial(surface, history, found, 0.01, rng)
     assert len(history.trials) > 3
     again = History(history.opened)
     for number, trial in history.trials.items():

@@ -13,7 +13,7 @@ from spectune.domain.candidate import Candidate
 from spectune.domain.deployment import Launch, Service
 from spectune.domain.errors import InputError
 from spectune.domain.finding import Answer, ProbeRun, Verification
-from spectune.domain.ports import PromptSource
+from spectune.domain.ports import LoadGenerator, PromptSource, Target
 from spectune.domain.workload import Cell, Level, Prompt, Sampling
 from spectune.verify.first_words import FEWEST
 from spectune.verify.gate import Gate
@@ -76,9 +76,11 @@ def against(
     """
     what = what or Comparison()
     probes = probe_set(what.size, islice(prompts.deal(0, 1), what.size.prompts))
+    machine = here()
 
     def runs(server: Endpoint, name: str) -> tuple[ProbeRun, ...]:
-        return _runs(server, probes, what, lambda text: progress(f"asking {name} {text}"))
+        load = machine.generator(replace(server.options(), processes=1))
+        return _runs(load, server.target(), probes, what, lambda text: progress(f"asking {name} {text}"))
 
     first, second = runs(reference, "the reference"), runs(reference, "the reference again")
     ours = runs(endpoint, "the server")
@@ -88,9 +90,8 @@ def against(
 
 
 def _runs(
-    server: Endpoint, probes: tuple[Prompt, ...], what: Comparison, progress: Callable[[str], None]
+    load: LoadGenerator, target: Target, probes: tuple[Prompt, ...], what: Comparison, progress: Callable[[str], None]
 ) -> tuple[ProbeRun, ...]:
-    load, target = here().generator(replace(server.options(), processes=1)), server.target()
     found = []
     for together in sorted({1, what.users}):
         progress("one at a time" if together == 1 else f"as {together} users")

@@ -70,12 +70,10 @@ def _answer(data: ReportData) -> Iterator[str]:
         yield "Add these flags:\n\n" + block(" ".join(said.add))
     if said.drop:
         yield "Remove these flags:\n\n" + block(" ".join(said.drop))
-    if said.costs:
-        rows = [[text(c.name), text(c.before), text(c.after)] for c in said.costs]
-        yield table(["room", "what you have", text(data.label(said.candidate or ""))], rows, 1)
-    if said.losses:
-        rows = [[text(c.name), text(c.before), text(c.after)] for c in said.losses]
-        yield table(["slower", "what you have", text(data.label(said.candidate or ""))], rows, 1)
+    for title, costs in (("room", said.costs), ("slower", said.losses)):
+        if costs:
+            rows = [[text(c.name), text(c.before), text(c.after)] for c in costs]
+            yield table([title, "what you have", text(data.label(said.candidate or ""))], rows, 1)
     if said.constraints:
         yield "\n".join(
             f"- {c.held.value}: {text(c.name)}, {text(c.wanted)}; seen {text(c.seen)}" for c in said.constraints
